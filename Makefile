@@ -66,7 +66,7 @@ layers: setup ## which package may import which (import-linter)
 	$(BIN)/lint-imports --no-cache
 
 schema: setup ## write recipes/schema.json (for editors) and the tables of docs/recipes.md and docs/cli.md
-	$(BIN)/python -m orchestrator.recipe.jsonschema > recipes/schema.json.part
+	$(BIN)/python -m tools.recipe_schema > recipes/schema.json.part
 	mv recipes/schema.json.part recipes/schema.json
 	$(BIN)/python tools/recipe_reference.py
 	$(BIN)/python tools/cli_reference.py

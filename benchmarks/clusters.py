@@ -101,7 +101,7 @@ def simulate(cell: Cell, n_simulations: int, seed: int = 0) -> dict[str, Tally]:
     everyone = summed(
         preferences(rng, np.arange(POPULATION), qualities), np.arange(POPULATION), cell.n_models
     )
-    strengths = fit_bradley_terry(everyone.win_matrix[None]).strengths[0]
+    strengths = fit_bradley_terry(everyone.win_matrix).strengths
     wins = everyone.by_pair(everyone.wins) / everyone.by_pair(everyone.counts)
     tallies = {name: Tally() for name in NAMES}
     for _ in range(n_simulations):
@@ -214,7 +214,7 @@ def copied_ratings(cell: Cell, n_simulations: int, seed: int = 0) -> tuple[float
     qualities = MODELS[cell.n_models]
     alone = np.arange(POPULATION)
     everyone = summed(preferences(rng, alone, qualities), alone, cell.n_models)
-    truth = to_elo(fit_bradley_terry(everyone.win_matrix[None]).strengths[0])
+    truth = to_elo(fit_bradley_terry(everyone.win_matrix).strengths)
     found = from_items("copies", items_of(rng, cell, equal=True)).with_copies(lambda _: None)
     codes = np.arange(len(found))
     ways = codes, codes if found.clusters is None else found.clusters.codes.astype(np.int64)

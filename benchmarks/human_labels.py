@@ -8,12 +8,10 @@ row by row, so that a prompt may have labelled and other rows. The truth is the 
 prompts. The table has the coverage of the corrected interval, of that of the labels alone, and the
 ratio of their widths.
 
-    python -m benchmarks.human_labels --part uncertainty
     python -m benchmarks.human_labels --part power
 
-The table of `--part uncertainty` is of labels that were chosen by the judge's own uncertainty, with
-their probabilities, beside labels of a uniform choice of the same number. That of `--part power`
-compares the half widths that 50 labels let expect with those that more labels have.
+The table of `--part power` compares the half widths that 50 labels let expect with those that more
+labels have.
 """
 
 import argparse
@@ -27,8 +25,6 @@ from numpy.typing import NDArray
 
 from orchestrator.statistics.label_planning import (
     expected_reach,
-    inclusion_probabilities,
-    systematic_sample,
 )
 from orchestrator.statistics.prediction_powered import (
     Corrected,
@@ -140,49 +136,6 @@ def tables(n_simulations: int) -> Iterator[str]:
         yield f"| {kind} | {quality} | {rows} | {' | '.join(cells)} |"
 
 
-UNCERTAIN_SIZES = ((50, 300), (100, 300), (50, 2000), (100, 2000), (300, 2000))
-
-
-def simulate_uncertain(
-    world: World, n_labels: int, n_rows: int, n_simulations: int, seed: int = 0
-) -> tuple[float, float]:
-    """Coverage in percent of labels chosen by uncertainty, and their width over a uniform choice's.
-
-    The uncertainty is sqrt(p (1 - p)) of the judge's probability p, as `orchestrator labels` takes.
-    """
-    rng = np.random.default_rng([seed, list(KINDS).index(world.kind), n_labels, n_rows])
-    true = float(draw(world, POPULATION, np.random.default_rng(1))[0].mean())
-    held, widths = 0, np.zeros(2)
-    for _ in range(n_simulations):
-        labels, scores, prompts = draw(world, n_rows, rng)
-        for which, doubt in enumerate((np.ones(n_rows), np.sqrt(scores * (1.0 - scores)))):
-            chances = inclusion_probabilities(doubt, n_labels)
-            told = np.full(n_rows, np.nan)
-            chosen = systematic_sample(chances, rng)
-            told[chosen] = labels[chosen]
-            data = Labelled(scores, told, prompts, chances if which else None)
-            interval = corrected_mean(data).share_interval(LEVEL)
-            if isinstance(interval, Interval):
-                widths[which] += interval.high - interval.low
-                held += which * interval.contains(true)
-    return 100 * held / n_simulations, float(widths[1] / widths[0])
-
-
-def uncertain_table(n_simulations: int) -> Iterator[str]:
-    """Coverage (and ratio of widths) of labels chosen by uncertainty, line by line."""
-    sizes = " | ".join(f"{n_labels} of {n_rows:,}" for n_labels, n_rows in UNCERTAIN_SIZES)
-    yield f"| quantity | judge | rows a prompt | {sizes} |"
-    yield f"|{'---|' * (3 + len(UNCERTAIN_SIZES))}"
-    bounded = [kind for kind, shift in KINDS.items() if shift is not None]
-    for kind, quality, rows in itertools.product(bounded, NOISE, (1, 3)):
-        found = (
-            simulate_uncertain(World(kind, quality, rows), *size, n_simulations)
-            for size in UNCERTAIN_SIZES
-        )
-        cells = [f"{coverage:.1f} ({ratio:.2f})" for coverage, ratio in found]
-        yield f"| {kind} | {quality} | {rows} | {' | '.join(cells)} |"
-
-
 def simulate_power(
     world: World, n_labels: int, n_simulations: int, seed: int = 0
 ) -> tuple[float, float, float]:
@@ -217,7 +170,7 @@ def power_table(n_simulations: int) -> Iterator[str]:
         yield f"| {kind} | {quality} | {rows} | {' | '.join(cells)} |"
 
 
-PARTS = {"means": tables, "uncertainty": uncertain_table, "power": power_table}
+PARTS = {"means": tables, "power": power_table}
 
 
 def main() -> None:

@@ -145,7 +145,7 @@ def simulate(
     rng = _source(cell, seed)
     qualities = MODELS[cell.n_models]
     everyone = summed(preferences(rng, population, qualities, cell.judge), cell.n_models)
-    strengths = fit_bradley_terry(everyone.win_matrix[None]).strengths[0]
+    strengths = fit_bradley_terry(everyone.win_matrix).strengths
     if cell.judge == "equal":
         strengths = np.zeros(cell.n_models)
     win_truth = everyone.by_pair(everyone.wins) / everyone.by_pair(everyone.counts)

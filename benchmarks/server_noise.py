@@ -26,7 +26,7 @@ from orchestrator.probing import record, requests
 from orchestrator.probing.record import PROMPTS, TOKENS, Seen, compare, of_chat
 from orchestrator.probing.replies import chat
 from orchestrator.records import Message, Messages
-from orchestrator.runner.probing.asking import Http
+from orchestrator.runner.models.asking import Http
 from orchestrator.serving import ServedModel
 
 MODEL: Final = "judge"

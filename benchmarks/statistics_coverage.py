@@ -1,10 +1,10 @@
-"""Simulate the coverage of intervals of means, shares, correlations, kappas, alphas and Elo.
+"""Simulate the coverage of intervals of means, shares, correlations, kappas and alphas.
 
     python benchmarks/statistics_coverage.py --tables coverage --simulations 2000 > coverage.md
     python benchmarks/statistics_coverage.py --tables skewed --simulations 2000
 
 Points of one prompt share half of their variance where a prompt has several. The truth is the same
-world with 200,000 prompts, or for Elo the mean rating over the simulated studies.
+world with 200,000 prompts.
 """
 
 import argparse
@@ -33,7 +33,6 @@ from orchestrator.statistics.correlation import (
     correlate_within,
     partial_correlation,
 )
-from orchestrator.statistics.elo import Battles, rate_elo
 from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.results import Estimate, Interval
@@ -206,37 +205,6 @@ def false_alarms(n_prompts: int, size: int, n_simulations: int, *, seed: int = 0
     return n_found / n_simulations
 
 
-def peers(rng: np.random.Generator, n_prompts: int, qualities: Floats) -> Battles:
-    """All votes on all pairs by all others; answers of a prompt differ in quality by the prompt."""
-    m = len(qualities)
-    first, second = (np.repeat(index, m - 2) for index in np.triu_indices(m, 1))
-    answers = qualities + 0.6 * rng.normal(size=(n_prompts, m))
-    gap = answers[:, first] - answers[:, second] + 0.5 * rng.normal(size=(n_prompts, first.size))
-    return Battles(
-        np.repeat(np.arange(n_prompts), first.size),
-        np.tile(first, n_prompts),
-        np.tile(second, n_prompts),
-        m,
-        (gap > 0).astype(float).reshape(-1),
-    )
-
-
-def simulate_elo(n_prompts: int, n_models: int, n_simulations: int, *, seed: int = 0) -> Tally:
-    """Tally of the intervals over prompts of Elo ratings."""
-    rng = np.random.default_rng([seed, n_prompts, n_models, 2])
-    qualities = np.linspace(1.0, -1.0, n_models) * min(1.0, n_models / 4)
-    found = [
-        rate_elo(peers(rng, n_prompts, qualities), Resampling(200, rng))
-        for _ in range(n_simulations)
-    ]
-    truth = np.mean([ratings.values for ratings in found], axis=0)
-    tally = Tally()
-    for ratings in found:
-        for low, high, true in zip(ratings.low, ratings.high, truth, strict=True):
-            tally.add(None if np.isnan(low) else Interval(low, high, LEVEL), float(true))
-    return tally
-
-
 QUANTITIES: Final[dict[str, tuple[Callable[[Floats], Floats], float]]] = {
     "normal": (lambda z: z, 0.0),
     "absolute normal": (np.abs, math.sqrt(2.0 / math.pi)),
@@ -294,11 +262,6 @@ def _coverage(n_simulations: int, seed: int) -> None:
         print(f"| {name} | {' | '.join(cells)} |")
     alarms = [false_alarms(*cell, n_simulations, seed=seed) for cell in columns]
     print("| false alarms at 5 % | " + " | ".join(f"{100 * share:.1f}" for share in alarms) + " |")
-    print("\n| Elo: models | " + " | ".join(f"{n} prompts" for n in PROMPTS) + " |")
-    print("|---" * (1 + len(PROMPTS)) + "|")
-    for n_models in (3, 6):
-        runs = [simulate_elo(n, n_models, n_simulations // 5) for n in PROMPTS]
-        print(f"| {n_models} | " + " | ".join(f"{100 * run.coverage:.1f}" for run in runs) + " |")
 
 
 if __name__ == "__main__":

@@ -10,17 +10,20 @@ recipe needs (`--allow-code`).
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 
 import msgspec
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from launch import _settings, _spec, _weights
-from launch._spec import KEY_VARIABLE, Argv, ServerSpec
+from launch import _spec, _weights
+from launch._spec import KEY_VARIABLE, ServerSpec
+from launch._starting import CARRIED, start_server
 from orchestrator.plugins.base import Settings
-from orchestrator.serving import Footprint, LaunchKind, Program, ServedModel
+from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
 
 SAFE_VARIABLES: Final = frozenset({
     "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "HF_HUB_OFFLINE",
@@ -40,10 +43,10 @@ _COPIES: Final = frozenset({"--data-parallel-size", "-dp", "--dp", "--dp-size"})
 """Arguments by which a server holds several copies of its model."""
 _STAGES: Final = re.compile(r"(?:--pipeline-parallel-size|-pp|--pp-size)[ =](\d+)")
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-PathSetting = Annotated[str, StringConstraints(min_length=1), AfterValidator(_settings.in_folder)]
+PathSetting = Annotated[str, StringConstraints(min_length=1), AfterValidator(_spec.in_folder)]
 """A path that may start from the recipe's folder."""
 ProgramSetting = Annotated[
-    str, StringConstraints(min_length=1), AfterValidator(_settings.program_in_folder)
+    str, StringConstraints(min_length=1), AfterValidator(_spec.program_in_folder)
 ]
 """A program: a name, or such a path."""
 
@@ -94,7 +97,7 @@ class ForeignConfig(Settings):
     @property
     def names_its_gpus(self) -> bool:
         """True if the recipe names the GPUs of the server, so that placement leaves it alone."""
-        return self.gpus is not None or _settings.CUDA in self.env
+        return self.gpus is not None or _spec.CUDA in self.env
 
     def deciding(self) -> dict[str, str]:
         """Return what may decide the numbers of every kind: arguments and variables."""
@@ -125,36 +128,68 @@ class ForeignLaunch(LaunchKind[C]):
     """Starts servers of another project, one process a model.
 
     Attributes:
+        argv: Makes the command line from settings, program, model, port and address.
+        own_env: Variables that each server gets, beside its key and those of its settings.
         key_variable: The variable by which the server takes its key.
+        program_setting: Name of the setting with the program to run.
+        usual_programs: Its values that need no permission.
         safe_arguments: Names of further arguments that load no code and write no file.
     """
 
+    carried = CARRIED
+    argv: ClassVar[Callable[..., tuple[str, ...]]]
+    own_env: ClassVar[Mapping[str, str]]
     key_variable: ClassVar[str] = KEY_VARIABLE
+    program_setting: ClassVar[str] = "command"
+    usual_programs: ClassVar[frozenset[str | None]]
     safe_arguments: ClassVar[frozenset[str]]
 
-    def spec(self, name: str, argv: Argv, env: Mapping[str, str]) -> ServerSpec:
-        """Return the process to start; arguments as those of `ServerSpec`, for one model."""
-        return ServerSpec(
+    async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
+        """A server for the only one of `models` that is ready to answer."""
+        model = await self.served(models)
+        spec = ServerSpec(
             kind=self.backend,
-            names=(name,),
-            argv=argv,
-            env=env,
+            names=(model.name,),
+            argv=partial(self.argv, self.config, self.find_command(), model),
+            env=self.environment(),
             env_from=self.config.env_from,
             key_variable=self.key_variable,
             start_timeout_s=self.config.start_timeout_s,
             stop_grace_s=_STOP_GRACE_S,
         )
+        async with self.turn():
+            return await start_server(spec, log_path, self.carrier)
 
     @abstractmethod
-    def named_programs(self) -> Mapping[str, tuple[str | None, Collection[str | None]]]:
-        """Return settings that name a program: each value, and values that need no permission."""
+    async def served(self, models: tuple[ServedModel, ...]) -> ServedModel:
+        """Return the only one of `models`, with the path of its weights.
+
+        Raises:
+            LaunchError: If its weights are not there, or no adapter has its name.
+        """
+
+    @abstractmethod
+    def find_command(self) -> str:
+        """Find the program to run.
+
+        Raises:
+            LaunchError: If there is none, with how to get it.
+        """
+
+    def environment(self) -> dict[str, str]:
+        """Variables that a server gets beside its key."""
+        return {**self.own_env, **_spec.visible(self.config.gpus), **self.config.env}
+
+    def turn(self) -> AbstractAsyncContextManager[object]:
+        """Wait around a start until it may begin."""
+        return nullcontext()
 
     def programs(self) -> tuple[Program, ...]:
         """List the settings that have this machine run code of the recipe's choice."""
+        program = getattr(self.config, self.program_setting)
         programs = (
-            Program(name, f"{value!r} is a program of the recipe's choice")
-            for name, (value, harmless) in self.named_programs().items()
-            if value not in harmless
+            Program(self.program_setting, f"{value!r} is a program of the recipe's choice")
+            for value in {program} - self.usual_programs
         )
         variables = (
             Program("env", f"{name} may load code into the server")
@@ -199,14 +234,10 @@ class FolderLaunch(ForeignLaunch[F]):
         return f"{why}, which they can't share out" if n_parts % n_nodes else ""
 
     async def served(self, models: tuple[ServedModel, ...]) -> ServedModel:
-        """Return the only one of `models`, with the folder of its weights.
-
-        Raises:
-            LaunchError: If its weights are not there, or no adapter has its name.
-        """
+        """See `ForeignLaunch`."""
         (model,) = models
         adapters = getattr(self.config, self.adapters_setting)
-        _settings.check_adapters(adapters, model.name, self.adapters_setting)
+        _spec.check_adapters(adapters, model.name, self.adapters_setting)
         return ServedModel(model.name, str(await _weights.folder(model.weights)))
 
     @abstractmethod
@@ -233,7 +264,7 @@ class FolderLaunch(ForeignLaunch[F]):
         update = {
             self.share_setting: getattr(self.config, self.share_setting) or memory_fraction,
             "tensor_parallel_size": len(gpus),
-            "env": self.config.env | _settings.visible(gpus),
+            "env": self.config.env | _spec.visible(gpus),
         }
         return type(self)(self.config.model_copy(update=update))
 

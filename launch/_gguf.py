@@ -63,14 +63,12 @@ class Header(msgspec.Struct, frozen=True):
     Attributes:
         values: By key; arrays only where they are short and of whole numbers.
         lengths: Of all arrays, by key.
-        tensors: Bytes by name.
         places: Of the tensors, by name.
         arrays: Entries of all arrays by key; empty unless they were asked for.
     """
 
     values: Mapping[str, Value]
     lengths: Mapping[str, int]
-    tensors: Mapping[str, int]
     places: Mapping[str, Place]
     arrays: Mapping[str, Sequence[Any]]
 
@@ -137,8 +135,7 @@ class _Reader:
             raise ValueError("it is cut short")
         if len(places) < n_tensors:
             raise ValueError("two tensors have the same name")
-        tensors = {name: place.n_bytes for name, place in places.items()}
-        return Header(values, lengths, tensors, places, self._arrays)
+        return Header(values, lengths, places, self._arrays)
 
     def _take(self, n_bytes: int) -> bytes:
         if n_bytes > self._left:
@@ -223,11 +220,10 @@ def footprint(
         raise LaunchError(f"{files[0]} says that the model has {n_layers} layers")
     wanted = ALL_LAYERS if n_gpu_layers is None else n_gpu_layers
     first = max(0, n_layers - wanted)
-    tensors = {name: n for header in headers for name, n in header.tensors.items()}
-    is_tied = not any(name.startswith("output.") for name in tensors)
-    here = sum(
-        n_bytes for name, n_bytes in tensors.items() if _is_on_gpu(name, first, is_tied=is_tied)
-    )
+    places = {name: place for header in headers for name, place in header.places.items()}
+    is_tied = not any(name.startswith("output.") for name in places)
+    on_gpu = [one for name, one in places.items() if _is_on_gpu(name, first, is_tied=is_tied)]
+    here = sum(place.n_bytes for place in on_gpu)
     heads = model.each_layer("attention.head_count", n_layers)
     kv_heads = model.each_layer("attention.head_count_kv", n_layers, heads)
     hidden = model.number("embedding_length")

@@ -6,20 +6,17 @@ program was started (`python tools/set_up_llamacpp.py` builds it).
 
 import glob
 import re
-from collections.abc import Collection, Mapping
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, Literal, Self
 
 from pydantic import Field
 
-from launch import _gguf, _settings, _weights
+from launch import _gguf, _spec, _weights
 from launch._foreign import ForeignConfig, ForeignLaunch, PathSetting, ProgramSetting
 from launch._spec import HOST
-from launch._starting import CARRIED, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import Footprint, RunningServer, ServedModel
+from orchestrator.serving import Footprint, ServedModel
 from orchestrator.weights import PACKAGE_PREFIX
 
 KIND = "llamacpp"
@@ -98,7 +95,7 @@ def resolve(weights: str) -> Path:
     if weights.startswith(_weights.BUNDLED_PREFIX):
         name = weights.removeprefix(_weights.BUNDLED_PREFIX)
         made = Path("models") / f"{name}.gguf"
-        for folder in (_settings.PROJECT, Path.cwd()):
+        for folder in (_spec.PROJECT, Path.cwd()):
             if (folder / _OWN / made).is_file():
                 return _checked(folder / _OWN / made)
         raise LaunchError(
@@ -172,29 +169,17 @@ def argv(
     adapters = chain.from_iterable(("--lora", path) for path in config.lora)
     # A context that is shifted when it is full gives numbers of another prompt than was sent.
     flags = ("--jinja", "--metrics", "--no-slots", "--no-webui", "--no-context-shift")
-    return (command, *_settings.arguments(settings), *adapters, *flags, *config.extra_args)
-
-
-def environment(config: Config) -> dict[str, str]:
-    """Variables that a server gets beside its key."""
-    return _ENV | _settings.visible(config.gpus) | config.env
-
-
-def find_command(config: Config) -> str:
-    """The program to run."""
-    how = (
-        "install llama.cpp, name its program by `command`, or run python "
-        f"tools/set_up_llamacpp.py, which builds it into {_OWN}"
-    )
-    return _settings.find_command(config.command, _COMMAND, _OWN / _COMMAND, how)
+    return (command, *_spec.arguments(settings), *adapters, *flags, *config.extra_args)
 
 
 class LlamacppLaunch(ForeignLaunch[Config]):
     """llama.cpp's llama-server, one process a model."""
 
     backend = "llamacpp"
-    carried = CARRIED
+    argv = staticmethod(argv)
+    own_env = _ENV
     key_variable = KEY_VARIABLE
+    usual_programs = frozenset((None, _COMMAND))
     safe_arguments = frozenset((
         "-b", "-fa", "-kvo", "-mg", "-ngl", "-nkvo", "-sm", "-t", "-tb", "-ts", "-ub",
         "--batch-size", "--cache-reuse", "--device", "-dev", "--flash-attn", "--gpu-layers",
@@ -218,17 +203,18 @@ class LlamacppLaunch(ForeignLaunch[Config]):
             found["lora"] = _weights.content_digest([_file(path) for path in self.config.lora])
         return found | self.config.deciding()
 
-    async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-        """A server for the only one of `models` that is ready to answer."""
-        (model,) = models
-        served = ServedModel(model.name, str(resolve(model.weights)))
-        command_line = partial(argv, self.config, find_command(self.config), served)
-        spec = self.spec(model.name, command_line, environment(self.config))
-        return await start_server(spec, log_path, self.carrier)
-
-    def named_programs(self) -> Mapping[str, tuple[str | None, Collection[str | None]]]:
+    async def served(self, models: tuple[ServedModel, ...]) -> ServedModel:
         """See `launch._foreign.ForeignLaunch`."""
-        return {"command": (self.config.command, (None, _COMMAND))}
+        (model,) = models
+        return ServedModel(model.name, str(resolve(model.weights)))
+
+    def find_command(self) -> str:
+        """See `launch._foreign.ForeignLaunch`."""
+        how = (
+            "install llama.cpp, name its program by `command`, or run python "
+            f"tools/set_up_llamacpp.py, which builds it into {_OWN}"
+        )
+        return _spec.find_command(self.config.command, _COMMAND, _OWN / _COMMAND, how)
 
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
         """The GPU memory it needs; None on the CPU, or where the recipe names its GPUs."""
@@ -254,5 +240,5 @@ class LlamacppLaunch(ForeignLaunch[Config]):
             # Else it goes by what is free at the moment, which others may be about to take.
             shares = ",".join("1" for _ in gpus)
             spread = {"LLAMA_ARG_SPLIT_MODE": "layer", "LLAMA_ARG_TENSOR_SPLIT": shares}
-        env = self.config.env | spread | _settings.visible(gpus)
+        env = self.config.env | spread | _spec.visible(gpus)
         return type(self)(self.config.model_copy(update={"n_gpu_layers": layers, "env": env}))

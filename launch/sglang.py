@@ -3,19 +3,17 @@
 SGLang needs a GPU and an environment of its own; `python` names that environment's interpreter.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from pydantic import Field
 
-from launch import _memory, _settings, _sglang_main
+from launch import _memory, _sglang_main, _spec
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting
 from launch._spec import HOST, KEY_VARIABLE, beside
-from launch._starting import CARRIED, start_server
 from orchestrator.errors import LaunchError
-from orchestrator.serving import Footprint, RunningServer, ServedModel
+from orchestrator.serving import Footprint, ServedModel
 
 KIND = "sglang"
 
@@ -106,21 +104,19 @@ def argv(
     flags = ["--enable-metrics", "--enable-cache-report"]
     if config.deterministic:
         flags.append("--enable-deterministic-inference")
-    adapters = _settings.adapter_arguments("--lora-paths", config.lora_paths)
+    adapters = _spec.adapter_arguments("--lora-paths", config.lora_paths)
     main = str(Path(_sglang_main.__file__))
-    return (python, main, *_settings.arguments(settings), *flags, *adapters, *config.extra_args)
-
-
-def environment(config: Config) -> dict[str, str]:
-    """Variables that a server gets beside its key."""
-    return _ENV | _settings.visible(config.gpus) | config.env
+    return (python, main, *_spec.arguments(settings), *flags, *adapters, *config.extra_args)
 
 
 class SglangLaunch(FolderLaunch[Config]):
     """SGLang, one process a model."""
 
     backend = "sglang"
-    carried = CARRIED
+    argv = staticmethod(argv)
+    own_env = _ENV
+    program_setting = "python"
+    usual_programs = frozenset(("python3",))
     share_setting = "mem_fraction_static"
     adapters_setting = "lora_paths"
     safe_arguments = frozenset((
@@ -137,27 +133,20 @@ class SglangLaunch(FolderLaunch[Config]):
         mode = {"deterministic": "true"} if self.config.deterministic else {}
         return super().identity(weights) | mode
 
-    async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-        """A server for the only one of `models` that is ready to answer."""
-        model = await self.served(models)
-        python = _settings.find_program(self.config.python)
+    def find_command(self) -> str:
+        """See `launch._foreign.ForeignLaunch`."""
+        python = _spec.find_program(self.config.python)
         if python is None:
             raise LaunchError(
                 f"there is no interpreter {self.config.python!r}; name that of SGLang's "
                 f"environment by `python`"
             )
-        command_line = partial(argv, self.config, python, model)
-        spec = self.spec(model.name, command_line, environment(self.config))
-        return await start_server(spec, log_path, self.carrier)
+        return python
 
     def backend_settings(self, model: str) -> dict[str, object]:
         """Return settings that the back-end can't learn from the server, such as the adapter."""
         adapter = {"lora_path": model} if model in self.config.lora_paths else {}
         return {"original_logprobs": True, **adapter}
-
-    def named_programs(self) -> Mapping[str, tuple[str | None, Collection[str | None]]]:
-        """See `launch._foreign.ForeignLaunch`."""
-        return {"python": (self.config.python, ("python3",))}
 
     def need(self, folder: Path) -> Footprint:
         """See `launch._foreign.FolderLaunch`."""

@@ -6,19 +6,17 @@ was started (`make vllm` makes one for machines without a GPU).
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from launch import _memory, _settings
+from launch import _memory, _spec
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting, ProgramSetting
 from launch._spec import HOST, beside
-from launch._starting import CARRIED, start_server
-from orchestrator.serving import Footprint, RunningServer, ServedModel
+from orchestrator.serving import Footprint, ServedModel
 
 KIND = "vllm"
 KEY_VARIABLE: Final = "VLLM_API_KEY"
@@ -145,51 +143,27 @@ def argv(
         command,
         "serve",
         model.weights,
-        *_settings.arguments(settings),
+        *_spec.arguments(settings),
         *flags,
-        *_settings.adapter_arguments("--lora-modules", config.lora_modules),
+        *_spec.adapter_arguments("--lora-modules", config.lora_modules),
         *config.extra_args,
     )
 
 
-def environment(config: Config) -> dict[str, str]:
-    """Variables that a server gets beside its key."""
-    found = _ENV | _settings.visible(config.gpus)
-    if config.cpu_kv_cache_gb is not None:
-        found["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gb)
-    if config.cpu_threads is not None:
-        # Bound to cores, several servers would take the same ones and leave others idle.
-        found["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
-        found["OMP_NUM_THREADS"] = str(config.cpu_threads)
-    return found | config.env
-
-
-def find_command(config: Config) -> str:
-    """The program to run."""
-    how = (
-        "install vLLM, name its program by `command`, or run make vllm in a checkout, which makes "
-        ".venv-vllm for machines without a GPU"
-    )
-    return _settings.find_command(config.command, _COMMAND, _OWN_VENV, how)
-
-
+# Of each event loop, by the number of servers that may load at the same time.
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]]] = (
     WeakKeyDictionary()
 )
-
-
-def _turn(n: int) -> asyncio.Semaphore:
-    """Lets in `n` at a time; shared by all servers with this bound."""
-    bounds = _turns.setdefault(asyncio.get_running_loop(), {})
-    return bounds.setdefault(n, asyncio.Semaphore(n))
 
 
 class VllmLaunch(FolderLaunch[Config]):
     """vLLM, one process a model."""
 
     backend = "vllm"
-    carried = CARRIED
+    argv = staticmethod(argv)
+    own_env = _ENV
     key_variable = KEY_VARIABLE
+    usual_programs = frozenset((None, _COMMAND))
     share_setting = "gpu_memory_utilization"
     adapters_setting = "lora_modules"
     safe_arguments = frozenset((
@@ -203,19 +177,33 @@ class VllmLaunch(FolderLaunch[Config]):
         "--scheduling-policy", "--seed", "--swap-space",
     ))  # fmt: skip
 
-    async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
-        """A server for the only one of `models` that is ready to answer."""
-        model = await self.served(models)
-        command_line = partial(argv, self.config, find_command(self.config), model)
-        spec = self.spec(model.name, command_line, environment(self.config))
-        # Servers on other machines load in memory of their own, and may wait for it for hours.
-        alone = self.carrier is None
-        async with _turn(self.config.max_starting) if alone else contextlib.nullcontext():
-            return await start_server(spec, log_path, self.carrier)
+    def environment(self) -> dict[str, str]:
+        """Variables that a server gets beside its key."""
+        found = {}
+        if self.config.cpu_kv_cache_gb is not None:
+            found["VLLM_CPU_KVCACHE_SPACE"] = str(self.config.cpu_kv_cache_gb)
+        if self.config.cpu_threads is not None:
+            # Bound to cores, several servers would take the same ones and leave others idle.
+            found["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+            found["OMP_NUM_THREADS"] = str(self.config.cpu_threads)
+        return found | super().environment()
 
-    def named_programs(self) -> Mapping[str, tuple[str | None, Collection[str | None]]]:
+    def find_command(self) -> str:
         """See `launch._foreign.ForeignLaunch`."""
-        return {"command": (self.config.command, (None, _COMMAND))}
+        how = (
+            "install vLLM, name its program by `command`, or run make vllm in a checkout, which "
+            "makes .venv-vllm for machines without a GPU"
+        )
+        return _spec.find_command(self.config.command, _COMMAND, _OWN_VENV, how)
+
+    def turn(self) -> contextlib.AbstractAsyncContextManager[object]:
+        """Let in as many at a time as may load together on this machine."""
+        if self.carrier is not None:
+            # Servers on other machines load in memory of their own, and may wait for it for hours.
+            return super().turn()
+        bounds = _turns.setdefault(asyncio.get_running_loop(), {})
+        n = self.config.max_starting
+        return bounds.setdefault(n, asyncio.Semaphore(n))
 
     def need(self, folder: Path) -> Footprint:
         """See `launch._foreign.FolderLaunch`."""

@@ -7,7 +7,7 @@ import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Hashable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from orchestrator.backend import is_private
@@ -42,11 +42,6 @@ _GZIP_GROWTH: Final = 1.001
 _WITH_GZIP_HEADER: Final = 16 + zlib.MAX_WBITS
 
 
-class _Held(NamedTuple):
-    server: Hashable
-    n_bytes: int
-
-
 class Ledger:
     """Counts the bytes of all bodies that are being received, and tells readers to wait.
 
@@ -60,7 +55,8 @@ class Ledger:
 
     def __init__(self, most_bytes: int = MOST_TOGETHER_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._held: dict[Hashable, _Held] = {}
+        # Of each body its server and its length so far.
+        self._held: dict[Hashable, tuple[Hashable, int]] = {}
         self._first: dict[Hashable, Hashable] = {}
         self._waiting: dict[Hashable, Callable[[], None]] = {}
         self.n_bytes = 0
@@ -77,8 +73,8 @@ class Ledger:
             resume: Called once when reading may go on, where it had to stop.
         """
         before = self._held.get(body)
-        self._held[body] = _Held(server, n_bytes)
-        self.n_bytes += n_bytes - (before.n_bytes if before else 0)
+        self._held[body] = (server, n_bytes)
+        self.n_bytes += n_bytes - (before[1] if before else 0)
         if n_bytes <= FREE_BYTES or self._may_grow(body):
             return True
         self._waiting[body] = resume
@@ -89,17 +85,18 @@ class Ledger:
         held = self._held.pop(body, None)
         if held is None:
             return
-        self.n_bytes -= held.n_bytes
+        server, n_bytes = held
+        self.n_bytes -= n_bytes
         self._waiting.pop(body, None)
-        if self._first.get(held.server) is body:
-            del self._first[held.server]
+        if self._first.get(server) is body:
+            del self._first[server]
         for waiting in [other for other in self._waiting if self._may_grow(other)]:
             self._waiting.pop(waiting)()
 
     def _may_grow(self, body: Hashable) -> bool:
         if self.n_bytes <= self._most_bytes:
             return True
-        return self._first.setdefault(self._held[body].server, body) is body
+        return self._first.setdefault(self._held[body][0], body) is body
 
 
 _ledgers: Final[weakref.WeakValueDictionary[int, Ledger]] = weakref.WeakValueDictionary()

@@ -276,8 +276,13 @@ class Plan:
     def needs(self, position: int) -> list[int]:
         """Positions of the same item whose units draw what this one asks first."""
         which = position % len(self._combinations)
-        first = position - which
-        return [first + other for other in self._needed_by(which)]
+        found = self._needs[which]
+        if found is None:
+            part, combination = self._combinations[which]
+            models = () if part.method.feeds_others else set(combination.models)
+            feeders = [other for model in models for other in self._feeders.get(model, ())]
+            found = self._needs[which] = tuple(sorted(feeders))
+        return [position - which + other for other in found]
 
     def fed_by(self, position: int) -> list[int]:
         """Positions of the same item that need this one."""
@@ -287,15 +292,6 @@ class Plan:
         if not part.method.feeds_others:
             return []
         return [first + other for other in self._fed.get(combination.models[0], ())]
-
-    def _needed_by(self, which: int) -> tuple[int, ...]:
-        found = self._needs[which]
-        if found is None:
-            part, combination = self._combinations[which]
-            models = () if part.method.feeds_others else set(combination.models)
-            feeders = [other for model in models for other in self._feeders.get(model, ())]
-            found = self._needs[which] = tuple(sorted(feeders))
-        return found
 
     @cached_property
     def _fed(self) -> dict[str, list[int]]:

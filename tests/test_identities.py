@@ -80,7 +80,7 @@ DATASETS = [
 @pytest.mark.parametrize(("kind", "text", "recorded"), DATASETS)
 def test_the_fingerprint_of_a_file_is_the_recorded_one(tmp_path, kind, text, recorded):
     (tmp_path / f"items.{kind}").write_text(text)
-    config = contracts.dataset(kind).Config.model_validate({"path": f"items.{kind}"})
+    config = contracts.load(plugins.DATASETS, kind).Config.model_validate({"path": f"items.{kind}"})
     assert open_dataset(PluginRef(kind, config), tmp_path).fingerprint.hex() == recorded
 
 
@@ -89,5 +89,5 @@ def test_the_fingerprint_of_a_file_is_the_recorded_one(tmp_path, kind, text, rec
     [({}, "de1f95b4db608ea38e0e521c194a32f6"), ({"n": 5}, "440f2fdbed27aebd3e6fc768915aef70")],
 )
 def test_the_fingerprint_of_the_demo_is_the_recorded_one(settings, recorded):
-    config = contracts.dataset("demo").Config.model_validate(settings)
+    config = contracts.load(plugins.DATASETS, "demo").Config.model_validate(settings)
     assert open_dataset(PluginRef("demo", config)).fingerprint.hex() == recorded

@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_140,
-    "functions with `Any` in the signature": 227,
-    "lines": 104_526,
-    "files": 448,
-    "distinct names": 4_123,
-    "value classes": 561,
-    "fields of value classes": 2_676,
-    "pairs of value classes that share 60 % of their fields": 24,
+    "private functions used once": 1_094,
+    "functions with `Any` in the signature": 223,
+    "lines": 102_838,
+    "files": 435,
+    "distinct names": 4_017,
+    "value classes": 537,
+    "fields of value classes": 2_566,
+    "pairs of value classes that share 60 % of their fields": 22,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 185,
+    "files that one run enters": 177,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.recipe.jsonschema import json_schema
+from tools.recipe_schema import json_schema
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "recipes.md"
 BEGIN: Final = "<!-- begin of what `make schema` writes -->"

@@ -23,6 +23,7 @@ from orchestrator.wire.answers import (
     Message,
     withheld_at_end,
 )
+from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import drawn
 from orchestrator.wire.parsing import (
     Decoder,
@@ -113,19 +114,6 @@ class Spelled(dict[int, bytes]):
             is_part = drawn and (one.id in self or not one.text or not one.text.isascii())
             if len(self) < _MOST_SPELLED and not is_part:
                 self[one.id] = one.text.encode("utf-8", "replace")
-
-
-class Listed(msgspec.Struct, frozen=True):
-    """The first drawn token's alternatives: ln p by id, over what the request allowed.
-
-    Attributes:
-        logprobs: By token id.
-        bound: Upper bound of ln p of every token that is not among them.
-        n_prompt: Prompt tokens, where known.
-    """
-
-    logprobs: Mapping[int, float]
-    bound: float
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -302,8 +290,8 @@ def prefilled(body: bytes, secret: str, spelled: Spelled | None = None) -> Prefi
     return Prefilled(tuple(one.id for one in tokens), values)
 
 
-def listed(body: bytes, secret: str) -> Listed | Failure:
-    """The first token's alternatives, from the reply to `look`."""
+def listed(body: bytes, secret: str) -> NodeReading | Failure:
+    """The first token's alternatives over what was allowed, from the reply to `look`."""
     details = _details(body, secret)
     if isinstance(details, Failure):
         return details
@@ -312,7 +300,7 @@ def listed(body: bytes, secret: str) -> Listed | Failure:
     found = {token: value for token, value in found.items() if not math.isnan(value)}
     if not found:
         return no_logprobs("the reply lists no alternatives with log-probabilities")
-    return overfull_list(found.values()) or Listed(found, min(found.values()))
+    return overfull_list(found.values()) or NodeReading(found, min(found.values()))
 
 
 def _details(body: bytes, secret: str) -> tuple[str, _Details] | Failure:

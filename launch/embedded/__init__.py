@@ -10,7 +10,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, NonNegativeInt, field_validator
 
-from launch import _memory, _settings, _weights
+from launch import _memory, _spec, _weights
 from launch._spec import HOST, ServerSpec, python_module
 from launch._starting import CARRIED, start_server
 from orchestrator.errors import LaunchError
@@ -100,7 +100,7 @@ def argv(
         "--noise-seed": config.noise_seed if config.weight_noise else None,
         "--skip-layers": ",".join(map(str, config.skip_layers)) or None,
     }
-    return python_module("launch.embedded.server", *models, *_settings.arguments(settings))
+    return python_module("launch.embedded.server", *models, *_spec.arguments(settings))
 
 
 def _named(entry: str) -> str:
@@ -197,4 +197,4 @@ class EmbeddedLaunch(LaunchKind[Config]):
             "--device": options.device,
             "--threads": options.threads,
         }
-        return python_module("launch.embedded.server", *models, *_settings.arguments(settings))
+        return python_module("launch.embedded.server", *models, *_spec.arguments(settings))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
+from launch.embedded import MAX_ROWS, PREFIX_BYTES
 from launch.embedded.jobs import Answer, Drawn, Job, Sampler
 from launch.embedded.layout import Account, Pool
 from launch.embedded.prefill import Prefiller, Prefixes
@@ -99,10 +100,10 @@ class Limits:
     """
 
     max_len: int
-    max_rows: int = 128
+    max_rows: int = MAX_ROWS
     max_waiting: int = 4096
     prefill_tokens: int = 1024
-    prefix_bytes: int = 256 << 20
+    prefix_bytes: int = PREFIX_BYTES
     attention_tokens: int = 4096
     kv_bytes: int = 4 << 30
 

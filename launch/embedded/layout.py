@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import psutil
 import torch
@@ -130,7 +130,16 @@ def clean_length(length: int, capacity: int) -> int:
     return min(capacity, -(-length // _CLEAN_STEP) * _CLEAN_STEP)
 
 
-class Pool:
+class Slots:
+    """The size of a pool: places of each slot, slots, and how many places are in use."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.slots = 0
+        self.n_clean = 0
+
+
+class Pool(Slots):
     """Keys and values of rows that decode together; row `i` of `n` is slot `i`.
 
     A layer's tensors have shape `(slots, capacity, heads, size)`, so that a token's numbers are
@@ -140,10 +149,8 @@ class Pool:
     """
 
     def __init__(self, layout: Layout, capacity: int, like: Tensor) -> None:
+        super().__init__(capacity)
         self.layout = layout
-        self.capacity = capacity
-        self.slots = 0
-        self.n_clean = 0
         self._like = like
         self.keys: dict[int, Tensor] = {}
         self.values: dict[int, Tensor] = {}
@@ -231,7 +238,6 @@ class StepCache(_Given):
         return store[: self._n_rows, : self._longest].transpose(1, 2)
 
 
-_SHARE: Final = 4
 _GROUP: Final = Path("/sys/fs/cgroup")
 # Of control groups of versions 2 and 1: limit, what is taken, and what of that are cached files.
 _GROUP_FILES: Final = (
@@ -255,11 +261,6 @@ def free_bytes(device: torch.device) -> int:
     return min(int(psutil.virtual_memory().available), _left_in_group(_GROUP))
 
 
-def usual_bytes(device: torch.device, n_models: int) -> int:
-    """Return the bytes for keys and values of one of `n_models`: together a quarter of the free."""
-    return free_bytes(device) // (_SHARE * n_models)
-
-
 def _left_in_group(folder: Path) -> int:
     """Bytes that the control group of a container may still take; many without a limit."""
     left = _MANY
@@ -274,26 +275,6 @@ def _left_in_group(folder: Path) -> int:
         held = dict(line.split(maxsplit=1) for line in lines if " " in line)
         left = min(left, max(0, most - used + int(held.get(cached, 0))))
     return left
-
-
-class Held(Protocol):
-    """The size of a pool."""
-
-    @property
-    def capacity(self) -> int: ...  # noqa: D102
-    @property
-    def slots(self) -> int: ...  # noqa: D102
-    @property
-    def n_clean(self) -> int: ...  # noqa: D102
-
-
-@dataclass(frozen=True, slots=True)
-class _Empty:
-    """A pool before its first row."""
-
-    capacity: int
-    slots: int = 0
-    n_clean: int = 0
 
 
 class Need(NamedTuple):
@@ -327,7 +308,7 @@ class Account:
         pools: In which rows decode, the shortest first.
     """
 
-    def __init__(self, most: int, token_bytes: int, pools: Sequence[Held]) -> None:
+    def __init__(self, most: int, token_bytes: int, pools: Sequence[Slots]) -> None:
         self._most = most
         self._token_bytes = token_bytes
         self._pools = pools
@@ -373,13 +354,13 @@ class Account:
 
 def bytes_of(need: Need, token_bytes: int, capacities: Sequence[int]) -> int:
     """Return the bytes that a job takes which is alone."""
-    return Account(0, token_bytes, [_Empty(n) for n in capacities]).n_bytes([need])
+    return Account(0, token_bytes, [Slots(n) for n in capacities]).n_bytes([need])
 
 
 def longest_sequence(most: int, token_bytes: int, capacities: Sequence[int]) -> int:
     """Return the longest sequence whose keys and values fit into `most` bytes, 0 if none does."""
-
-    def fits_not(length: int) -> bool:
-        return bytes_of(Need(length, 1, 1, length), token_bytes, capacities) > most
-
-    return bisect_left(range(1, capacities[-1] + 1), x=True, key=fits_not)
+    return bisect_left(
+        range(1, capacities[-1] + 1),
+        x=True,
+        key=lambda length: bytes_of(Need(length, 1, 1, length), token_bytes, capacities) > most,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,10 @@ import torch
 from starlette.requests import Request
 from starlette.types import Receive
 
-from launch.embedded import MAX_ROWS, PREFIX_BYTES
+from launch.embedded import layout
 from launch.embedded.engine import Engine, Limits, capacities
 from launch.embedded.jobs import Job
-from launch.embedded.layout import Need, bytes_of, longest_sequence, usual_bytes
+from launch.embedded.layout import Need, bytes_of, longest_sequence
 from launch.embedded.model import Rating, add_noise, can_pack, is_rating, leave_out_layers, pack
 from launch.embedded.protocol import Rendered, UnsupportedModelError, bad_request
 from launch.embedded.runner import Runner
@@ -31,33 +31,25 @@ _OPTIONS: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Settings for loading and running models.
+class Settings(Limits):
+    """Settings for loading and running models; bounds are those of each.
+
+    A `max_len` of 0 takes the model's own, `kv_bytes` of 0 a share of what is free once the model
+    is loaded.
 
     Attributes:
         dtype: Of weights and activations; log-probabilities are float32 whatever it is.
         device: Where they run.
-        max_len: Upper bound of the sequence length; 0 takes the model's own.
-        max_rows: Answers that decode at the same time, per model.
-        max_waiting: Requests that may wait, per model.
-        prefix_bytes: Size of the prefix cache, per model.
-        attention_tokens: Longest sequence whose attention may be asked for.
-        kv_bytes: Keys and values of the requests under way, per model; 0 takes a share of what is
-            free once the model is loaded.
         n_models: Models that share what is free.
         weight_noise: Standard deviation of noise in each weight matrix, relative to its own.
         noise_seed: Of that noise.
         skip_layers: Numbers of layers that are left out.
     """
 
+    max_len: int = 0
+    kv_bytes: int = 0
     dtype: str = "float32"
     device: str = "cpu"
-    max_len: int = 0
-    max_rows: int = MAX_ROWS
-    max_waiting: int = 4096
-    prefix_bytes: int = PREFIX_BYTES
-    attention_tokens: int = 4096
-    kv_bytes: int = 0
     n_models: int = 1
     weight_noise: float = 0.0
     noise_seed: int = 0
@@ -289,16 +281,10 @@ def load(
         raise LaunchError(f"{name}: {folder} cannot be loaded: {error}") from error
     runner = Runner(model)
     tokens = Tokens(tokenizer, _stop_ids(model))
-    kv_bytes = settings.kv_bytes or usual_bytes(runner.device, settings.n_models)
+    # All models together take a quarter of what is free.
+    kv_bytes = settings.kv_bytes or layout.free_bytes(runner.device) // (4 * settings.n_models)
     longest = _context(model.config.get_text_config(), settings.max_len)
-    limits = Limits(
-        max_len=_fitting(name, longest, kv_bytes, runner),
-        max_rows=settings.max_rows,
-        max_waiting=settings.max_waiting,
-        prefix_bytes=settings.prefix_bytes,
-        attention_tokens=settings.attention_tokens,
-        kv_bytes=kv_bytes,
-    )
+    limits = replace(settings, max_len=_fitting(name, longest, kv_bytes, runner), kv_bytes=kv_bytes)
     return Served(name, place, tokens, runner, Engine(runner, tokens, limits, before_step))
 
 

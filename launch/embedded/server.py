@@ -112,8 +112,8 @@ def _serve(options: argparse.Namespace) -> None:
             f"must send in the environment variable {KEY_VARIABLE}"
         )
     # Loaded late: a wrong command line answers at once, and the environment is set before.
+    from launch.embedded.app import Listener, serve  # noqa: PLC0415
     from launch.embedded.served import Settings  # noqa: PLC0415
-    from launch.embedded.serving import Listener, serve  # noqa: PLC0415
 
     settings = Settings(
         dtype=options.dtype,

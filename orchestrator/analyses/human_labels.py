@@ -155,17 +155,7 @@ def _judge(data: Labelled, rows: LabelledRows, level: float) -> Estimate:
 
 def _bias(data: Labelled, level: float) -> Estimate:
     """The mean difference of score and label over labelled rows."""
-    gaps = np.where(data.is_labelled, data.scores - data.labels, np.nan)
-    if data.probabilities is None:
-        return clustered_mean(gaps, data.prompts, level)
-    found = corrected_mean(
-        Labelled(data.scores, gaps, data.prompts, data.probabilities), tuning=0.0
-    )
-    interval = found.interval(level)
-    why = interval if isinstance(interval, str) else None
-    return Estimate(
-        found.value, None if isinstance(interval, str) else interval, found.labelled.n, "", why
-    )
+    return clustered_mean(data.scores - data.labels, data.prompts, level)
 
 
 def _differences(rows: LabelledRows, context: Context) -> Table:

@@ -2,14 +2,14 @@
 
 A family has a base class, and a list of its parts, each a name and a test of its value. The texts
 of what is wrong name the class and where it is. The bases of methods, summaries and analyses are
-here (`method.py`, `summary.py`).
+here (`method.py`).
 """
 
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
+from typing import Any, Final, Literal, TypeVar, cast, overload
 
 from orchestrator import plugins
 from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint
@@ -22,12 +22,16 @@ from orchestrator.columns import (
 )
 from orchestrator.contracts.method import (
     STATUS_COLUMNS,
+    Analysis,
     Method,
     MethodSettings,
+    Statistic,
+    StatisticSettings,
+    Summary,
+    frame_of,
     roles_of,
     schema_of,
 )
-from orchestrator.contracts.summary import Analysis, Statistic, StatisticSettings, Summary
 from orchestrator.dataset import About, DatasetKind
 from orchestrator.errors import PluginError
 from orchestrator.plugins.base import Plugin, Settings
@@ -36,7 +40,6 @@ from orchestrator.serving import LaunchKind
 # Summaries add the last two beside `item`: what intervals are over, and what is counted.
 _OF_THE_RUN: Final = frozenset({"method", "server_epoch", "cluster", "prompt_key"})
 
-_PluginT_co = TypeVar("_PluginT_co", bound=Plugin, covariant=True)
 _T = TypeVar("_T")
 _Fault = Callable[[Any], str]
 """Gives what is wrong with a value, to stand after its name; empty for nothing."""
@@ -98,36 +101,15 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin]:
     return found
 
 
-class Load(Protocol[_PluginT_co]):
-    """Gives the class of a kind: `method` or `analysis`."""
-
-    def __call__(self, kind: str, *, allow_code: bool = False) -> type[_PluginT_co]:
-        """Return the class."""
-        ...
-
-
 def method(kind: str, *, allow_code: bool = False) -> type[Method]:
     """Return the class of a method, as `load`."""
     return load(plugins.METHODS, kind, allow_code=allow_code)
 
 
-def analysis(kind: str, *, allow_code: bool = False) -> type[Analysis]:
-    """Return the class of an analysis, as `load`."""
-    return load(plugins.ANALYSES, kind, allow_code=allow_code)
-
-
-def statistic(kind: str, *, allow_code: bool = False) -> type[Statistic]:
-    """Return the class of a statistic, as `load`."""
-    return load(plugins.STATISTICS, kind, allow_code=allow_code)
-
-
-def dataset(kind: str, *, allow_code: bool = False) -> type[DatasetKind]:
-    """Return the class of a kind of dataset, as `load`."""
-    return load(plugins.DATASETS, kind, allow_code=allow_code)
-
-
 def summary(kind: str, of: type[Method]) -> type[Summary] | None:
     """Return the class that turns a method's rows into tables; None where there is none.
+
+    Of methods of this project it has the name of the kind, or of the frame that kinds share.
 
     Raises:
         PluginError: If it breaks the contract.
@@ -135,8 +117,9 @@ def summary(kind: str, of: type[Method]) -> type[Summary] | None:
     if of.summary is not None:
         check_class(plugins.SUMMARIES, of.summary)
         return of.summary
-    known = kind in plugins.kinds(plugins.SUMMARIES)
-    return load(plugins.SUMMARIES, kind) if known else None
+    own = (kind, frame_of(of, kind)) if kind in plugins.kinds(plugins.METHODS) else ()
+    known = [name for name in own if name in plugins.kinds(plugins.SUMMARIES)]
+    return load(plugins.SUMMARIES, known[0]) if known else None
 
 
 @cache
@@ -153,11 +136,14 @@ def check_class(family: str, found: type[Plugin]) -> None:
         elif fault := fault_of(inspect.getattr_static(found, name)):
             faults.append(f"its {name!r} {fault}")
     if issubclass(found, Method) and not faults:
-        faults = _column_faults(found)
+        if both := sorted(found.unit_columns.keys() & found.columns.keys()):
+            faults = [f"'unit_columns' and 'columns' both have {', '.join(both)}"]
+        elif fault := roles_of(found).fault(schema_of(found)):
+            faults = [f"its {fault}"]
     if faults:
         said = "; ".join(faults)
         place = f"{found.__module__}:{found.__qualname__}"
-        raise PluginError(f"{place} is not a {plugins.word_of(family)}: {said}")
+        raise PluginError(f"{place} is not a {plugins.WORDS[family]}: {said}")
 
 
 def place_of(plugin: type) -> str:
@@ -274,14 +260,6 @@ def _columns(value: object) -> str:
     return ""
 
 
-def _column_faults(method: type[Method[MethodSettings]]) -> list[str]:
-    both = sorted(method.unit_columns.keys() & method.columns.keys())
-    if both:
-        return [f"'unit_columns' and 'columns' both have {', '.join(both)}"]
-    fault = roles_of(method).fault(schema_of(method))
-    return [f"its {fault}"] if fault else []
-
-
 def _scores(value: object) -> str:
     if isinstance(value, property):
         return ""
@@ -308,19 +286,10 @@ def _of_type(type_: type) -> _Fault:
     return lambda value: "" if isinstance(value, type_) else f"must be a {type_.__name__}"
 
 
-def _property_of(type_: type) -> _Fault:
-    plain = _of_type(type_)
-    return lambda value: "" if isinstance(value, property) else plain(value)
-
-
 def _suffixes(value: object) -> str:
     is_list = isinstance(value, tuple | list)
     good = is_list and all(isinstance(one, str) and one.startswith(".") for one in value)  # type: ignore[attr-defined]
     return "" if good else "must be a tuple of suffixes, such as ('.txt',)"
-
-
-def _about(value: object) -> str:
-    return "" if value is None or isinstance(value, About) else "must be an About, or None"
 
 
 def _short(value: object) -> str:
@@ -375,7 +344,9 @@ _PARTS: Final[dict[str, _Names]] = {
         "of": called_with("self", "values"),
     },
     plugins.BACKENDS: {
-        "capabilities": _property_of(Capabilities),
+        "capabilities": lambda value: (
+            "" if isinstance(value, property) else _of_type(Capabilities)(value)
+        ),
         "connect": called_with("self", "endpoint"),
     },
     plugins.LAUNCH: {
@@ -390,5 +361,11 @@ _PARTS: Final[dict[str, _Names]] = {
         "tokenizer": called_with("self", "weights"),
         "serve_command": called_with("self", "options"),
     },
-    plugins.DATASETS: {"suffixes": _suffixes, "about": _about, "open": called_with("self", "base")},
+    plugins.DATASETS: {
+        "suffixes": _suffixes,
+        "about": lambda value: (
+            "" if value is None or isinstance(value, About) else "must be an About, or None"
+        ),
+        "open": called_with("self", "base"),
+    },
 }

@@ -12,8 +12,6 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from orchestrator.errors import StatisticsError
 
 MEAN_GUARD: Final = 1e-4
@@ -27,36 +25,23 @@ BINARY_ATOL: Final = 1e-6
 """Two probabilities closer than this are a tie where the judge has only "A" and "B"."""
 
 
-class PairJudgment(msgspec.Struct, frozen=True, gc=False):
-    """A against B, judged in both orders; nan throughout if a probability is nan.
-
-    Attributes:
-        prefer_ab: P(A is better) + half of P(tie) with A presented first, in [0, 1].
-        prefer_ba: The same with B presented first.
-        prefer: Mean of both.
-        mean_pre: Scaled mean of the averaged distribution, in [-1, 1].
-        mean_post: Average of the two orders' scaled means, in [-1, 1].
-        mode_pre: Sign of the averaged distribution's mode: -1, 0 or 1.
-        mode_post: The two orders' modes combined, in [-1, 1].
-        median_pre: Sign of the averaged distribution's median: -1, 0 or 1.
-        median_post: The two orders' medians combined, in [-1, 1].
-    """
-
-    prefer_ab: float
-    prefer_ba: float
-    prefer: float
-    mean_pre: float
-    mean_post: float
-    mode_pre: float
-    mode_post: float
-    median_pre: float
-    median_post: float
+_JUDGED: Final = (
+    "prefer_a_ab", "prefer_a_ba", "prefer_a", "mean_pre", "mean_post", "mode_pre", "mode_post",
+    "median_pre", "median_post",
+)  # fmt: skip
 
 
-def judge_pair(p_ab: Sequence[float], p_ba: Sequence[float]) -> PairJudgment:
-    """The judgment of one pair; plain Python, because numpy costs ten times as much for one.
+def judge_pair(p_ab: Sequence[float], p_ba: Sequence[float]) -> dict[str, float]:
+    """The judgment of A against B, in both orders; nan throughout if a probability is nan.
 
-    Each has 2h+1 probabilities; `p_ba` with B presented first, as the judge saw it (not reversed).
+    By name: "prefer_a_ab", P(A is better) + half of P(tie) with A presented first, in [0, 1];
+    "prefer_a_ba", the same with B presented first; "prefer_a", the mean of both. "mean_pre", the
+    scaled mean of the averaged distribution, in [-1, 1]; "mode_pre" and "median_pre", the signs of
+    its mode and median: -1, 0 or 1. "mean_post", "mode_post" and "median_post", those of both
+    orders combined, in [-1, 1].
+
+    Plain Python, because numpy costs ten times as much for one. Each has 2h+1 probabilities; `p_ba`
+    with B presented first, as the judge saw it (not reversed).
 
     Raises:
         StatisticsError: If the lengths differ or are even.
@@ -68,13 +53,12 @@ def judge_pair(p_ab: Sequence[float], p_ba: Sequence[float]) -> PairJudgment:
             f"{n_levels} and {len(p_ba)}"
         )
     if math.isnan(sum(p_ab) + sum(p_ba)):
-        nan = math.nan
-        return PairJudgment(nan, nan, nan, nan, nan, nan, nan, nan, nan)
+        return dict.fromkeys(_JUDGED, math.nan)
     half = n_levels // 2
     symmetric = [0.5 * (a + b) for a, b in zip(p_ab, reversed(p_ba), strict=True)]
     prefer_ab = _prefer(p_ab, half)
     prefer_ba = 1.0 - _prefer(p_ba, half)
-    return PairJudgment(
+    found = (
         prefer_ab,
         prefer_ba,
         0.5 * (prefer_ab + prefer_ba),
@@ -85,6 +69,7 @@ def judge_pair(p_ab: Sequence[float], p_ba: Sequence[float]) -> PairJudgment:
         _sign(_median(symmetric, half)),
         _combine(_median(p_ab, half), _median(p_ba, half)),
     )
+    return dict(zip(_JUDGED, found, strict=True))
 
 
 def expand_two(p_first: float, p_second: float) -> tuple[float, float, float]:

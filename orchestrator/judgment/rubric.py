@@ -14,7 +14,7 @@ import numpy as np
 
 from orchestrator.errors import StatisticsError
 from orchestrator.judgment.distribution import LabelDistribution
-from orchestrator.records import Floats
+from orchestrator.records import Floats, Row
 
 HIGHEST: Final = 100
 """Points of the best label; those of the worst are 0."""
@@ -53,27 +53,6 @@ class CriterionReading(NamedTuple):
         return sum(p * (x - mean) ** 2 for p, x in pairs)
 
 
-class RubricScore(NamedTuple):
-    """The weighted sum of all criteria, in points.
-
-    Attributes:
-        mean: Its expectation.
-        low: Least expectation that the known bounds of the criteria allow.
-        high: Greatest one.
-        std: Standard deviation, criteria independent within a reply.
-        std_high: Bound of it that holds for any dependence between criteria: the sum of w_c sd_c.
-        p: Probability of 0, 1, ..., 100 points, shape (101,), with the same mean; criteria
-            independent within a reply.
-    """
-
-    mean: float
-    low: float
-    high: float
-    std: float
-    std_high: float
-    p: tuple[float, ...]
-
-
 def points_of(values: Sequence[float]) -> tuple[float, ...]:
     """Return the points of labels with these values, from 0 for the least to 100.
 
@@ -101,8 +80,13 @@ def score_rubric(
     replies: Sequence[Sequence[CriterionReading]],
     marginals: Sequence[CriterionReading],
     weights: Sequence[float],
-) -> RubricScore:
-    """Return the weighted sum of criteria.
+) -> Row:
+    """Return the weighted sum of criteria, in points.
+
+    By name: "mean", its expectation; "mean_low" and "mean_high", the least and the greatest that
+    the known bounds of the criteria allow; "std", criteria independent within a reply; "std_high",
+    a bound of it that holds for any dependence between criteria: the sum of w_c sd_c; "p", the
+    probabilities of 0, 1, ..., 100 points with the same mean, criteria independent within a reply.
 
     `replies` are the criteria as read in each of n independent replies, in their order: within a
     reply they count as independent, and what makes replies differ is in the spread. `marginals` are
@@ -122,14 +106,14 @@ def score_rubric(
         between += (_weighted([one.mean for one in reply], weights) - mean) ** 2
     spreads = [math.sqrt(one.variance) for one in marginals]
     p = np.mean([_distribution(reply, weights) for reply in replies], axis=0)
-    return RubricScore(
-        mean,
-        _weighted([one.low for one in marginals], weights),
-        _weighted([one.high for one in marginals], weights),
-        math.sqrt((within + between) / len(replies)),
-        _weighted(spreads, weights),
-        tuple(p.tolist()),
-    )
+    return {
+        "mean": mean,
+        "mean_low": _weighted([one.low for one in marginals], weights),
+        "mean_high": _weighted([one.high for one in marginals], weights),
+        "std": math.sqrt((within + between) / len(replies)),
+        "std_high": _weighted(spreads, weights),
+        "p": p.tolist(),
+    }
 
 
 def bounds_with_missing(

@@ -1,6 +1,6 @@
 """Texts that methods draw: settings, and the answers of one item, turn by turn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeVar
 
@@ -20,7 +20,6 @@ from orchestrator.plugin import (
     Method,
     MethodSettings,
     ModelName,
-    Row,
     Sampling,
     Settings,
     Stage,
@@ -61,11 +60,6 @@ _Temperature = Annotated[float, Field(ge=0)]
 def pairs_by_judge(candidates: Sequence[str], judges: Sequence[str]) -> list[Combination]:
     """Every pair of candidates with every judge, a judge's pairs together."""
     return [Combination(pair, judge) for judge in judges for pair in combinations(candidates, 2)]
-
-
-def blank_row(columns: Mapping[str, str]) -> Row:
-    """Return a row in which every column is undefined, for methods that fill in some of them."""
-    return dict.fromkeys(columns)
 
 
 class Drawing(Settings):
@@ -205,30 +199,14 @@ async def converse(
     Raises:
         AskFailed: With the first failure: without an answer the conversation can't go on.
     """
-    sampling = drawing.sampling(item.category)
     contexts: list[Messages] = [item.messages] * len(models)
     turns: list[tuple[Turn, ...]] = []
     for number in range(1, len(item.followups) + 2):
-        answers: list[Generation] = await ask.all(
-            *(
-                ask.generate(
-                    model,
-                    messages,
-                    sampling,
-                    item_key=item.key,
-                    turn=number,
-                    top_logprobs=top_logprobs,
-                )
-                for model, messages in zip(models, contexts, strict=True)
-            )
-        )
+        asks = _answers(item, zip(models, contexts, strict=True), drawing, number, top_logprobs)
+        answers: list[Generation] = await ask.all(*asks)
         made = [Turn(number, *pair) for pair in zip(contexts, answers, strict=True)]
         turns.append(tuple(made))
-        if number <= len(item.followups):
-            asked = Message("user", item.followups[number - 1])
-            contexts = [
-                (*turn.messages, Message("assistant", turn.answer.text), asked) for turn in made
-            ]
+        contexts = [_further(item, turn) for turn in made]
     return turns
 
 
@@ -244,14 +222,7 @@ async def converse_where_answered(
     contexts = dict.fromkeys(models, item.messages)
     turns: list[dict[str, Turn]] = []
     for number in range(1, len(item.followups) + 2):
-        made = await ask.settle(
-            *(
-                ask.generate(
-                    model, messages, drawing.sampling(item.category), item_key=item.key, turn=number
-                )
-                for model, messages in contexts.items()
-            )
-        )
+        made = await ask.settle(*_answers(item, contexts.items(), drawing, number))
         for outcome in made:
             if isinstance(outcome, Failure) and not outcome.permanent:
                 raise AskFailed(outcome)
@@ -264,6 +235,28 @@ async def converse_where_answered(
         )
         contexts = {model: _further(item, turn) for model, turn in turns[-1].items()}
     return turns
+
+
+def _answers(
+    item: Item,
+    contexts: Iterable[tuple[str, Messages]],
+    drawing: Drawing,
+    number: int,
+    top_logprobs: int = 0,
+) -> list[GenerateAsk]:
+    """Ask each model for its answer to a turn of its conversation."""
+    sampling = drawing.sampling(item.category)
+    return [
+        GenerateAsk(
+            model,
+            messages,
+            sampling,
+            item_key=item.key,
+            turn=number,
+            top_logprobs=top_logprobs,
+        )
+        for model, messages in contexts
+    ]
 
 
 def _further(item: Item, turn: Turn) -> Messages:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
 from orchestrator.judgment.harness import align_bench, auto_j, critique_llm, mt_bench
-from orchestrator.judgment.harness._reading import Match, Reading
-from orchestrator.judgment.harness.mt_bench import Winner
+from orchestrator.judgment.harness._reading import Match, Reading, Winner
 from orchestrator.prompts import compact
 
 Slot = tuple[int, str]
@@ -75,11 +74,6 @@ FASTCHAT_RATING: Final = Format(
 )
 
 
-def _fastchat_winner(text: str, _: object = None) -> Winner | None:
-    found = mt_bench.published_winner(text)
-    return None if found == "error" else found
-
-
 def _fastchat_slot(text: str) -> Slot | None:
     for name in "ABC":
         begin = text.find(f"[[{name}]]")
@@ -89,7 +83,10 @@ def _fastchat_slot(text: str) -> Slot | None:
 
 
 FASTCHAT_WINNER: Final = Format(
-    mt_bench.read_winner, ("A", "B", "C"), _PAIR, (_fastchat_winner, _fastchat_slot)
+    mt_bench.read_winner,
+    ("A", "B", "C"),
+    _PAIR,
+    (lambda text, _: mt_bench.published_winner(text), _fastchat_slot),
 )
 AUTO_J_RATING: Final = Format(
     auto_j.read_rating,
@@ -98,34 +95,18 @@ AUTO_J_RATING: Final = Format(
     (auto_j.published_rating, _number_at(auto_j.rating_match)),
 )
 FIRST_LINE_RATING: Final = Format(auto_j.read_first_line, TEN, _RATINGS)
-_DECISIONS: Final[tuple[Winner, ...]] = ("A", "B", "tie")
-
-
-def _winner_of(read: Callable[[str], Reading]) -> Callable[[str], Reading]:
-    def reading(text: str) -> Reading:
-        found = read(text)
-        if found.match is None:
-            return found
-        return found._replace(match=found.match._replace(value=_DECISIONS[found.value]))
-
-    return reading
-
-
-def _decision(text: str, _: object = None) -> Winner | None:
-    found = auto_j.published_decision(text)
-    return None if found == auto_j.UNPARSED_DECISION else _DECISIONS[found]
 
 
 def _decision_slot(text: str) -> Slot | None:
     begin = auto_j.decision_start(text)
-    return None if begin < 0 or _decision(text) is None else (begin, "")
+    return None if auto_j.published_decision(text) is None else (begin, "")
 
 
 AUTO_J_DECISION: Final = Format(
-    _winner_of(auto_j.read_decision),
+    auto_j.read_decision,
     ("Response 1", "Response 2", "Tie"),
     _PAIR,
-    (_decision, _decision_slot),
+    (lambda text, _: auto_j.published_decision(text), _decision_slot),
 )
 CRITIQUE_SCORE: Final = Format(
     critique_llm.read_score,
@@ -135,22 +116,17 @@ CRITIQUE_SCORE: Final = Format(
 )
 
 
-def _label(text: str, _: object = None) -> Winner | None:
-    found = critique_llm.published_label(text)
-    return None if found == critique_llm.UNPARSED_LABEL else _DECISIONS[found]
-
-
 def _label_slot(text: str) -> Slot | None:
-    found = critique_llm.published_label(text)
-    if found == critique_llm.UNPARSED_LABEL:
-        return None
+    label, _ = critique_llm.published_label(text)
     before, after = critique_llm.BEFORE_LABEL, critique_llm.AFTER_LABEL
-    begin = text.index(before + critique_llm.LABELS[found] + after)
-    return begin + len(before), after
+    return (text.index(before + label + after) + len(before), after) if label else None
 
 
 CRITIQUE_LABEL: Final = Format(
-    _winner_of(critique_llm.read_label), critique_llm.LABELS, _PAIR, (_label, _label_slot)
+    critique_llm.read_label,
+    tuple(critique_llm.LABELS),
+    _PAIR,
+    (lambda text, _: critique_llm.published_label(text)[1], _label_slot),
 )
 
 

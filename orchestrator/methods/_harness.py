@@ -13,14 +13,13 @@ import msgspec
 from pydantic import Field
 
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
-from orchestrator.judgment.harness._reading import NONE, Reading
-from orchestrator.judgment.harness.mt_bench import Winner, swapped, two_games
+from orchestrator.judgment.harness._reading import NONE, Reading, Winner
+from orchestrator.judgment.harness.mt_bench import swapped, two_games
 from orchestrator.methods._drawing import (
     Drawing,
     OfAnswers,
     OfAnswersSettings,
     Turn,
-    blank_row,
     converse,
     pairs_by_judge,
     questions,
@@ -338,7 +337,7 @@ def _rating_row(number: int, form: Format, verdict: Verdict) -> Row:
     seen = verdict.distribution
     p = None if seen is None else seen.probabilities
     return {
-        **blank_row(HarnessJudge.columns),
+        **dict.fromkeys(HarnessJudge.columns),
         "turn": number,
         "rating": verdict.value,
         "parsed": verdict.parsed,
@@ -362,7 +361,7 @@ def _winner_row(number: int, form: Format, ab: Verdict, ba: Verdict) -> Row:
     seen = [verdict.distribution for verdict in (ab, ba) if verdict.distribution is not None]
     failed = next((verdict for verdict in (ab, ba) if not verdict.counts), ab)
     return {
-        **blank_row(HarnessJudge.columns),
+        **dict.fromkeys(HarnessJudge.columns),
         "turn": number,
         "winner": two_games(one, two),
         "winner_ab": one,

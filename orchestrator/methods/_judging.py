@@ -101,7 +101,7 @@ class JudgeSettings(LedSettings):
     def template(self) -> str:
         """The template of the mode that is asked for."""
         named = self.PROMPTS.get(self.prompt)
-        return named.form(chain_of_thought=self.chain_of_thought) if named else self.prompt
+        return named[self.chain_of_thought] if named else self.prompt
 
 
 def checked_prompt(

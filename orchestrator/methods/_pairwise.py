@@ -148,22 +148,13 @@ def pair_prompt(
 def pair_row(turns: tuple[Turn, ...], ab: Order, ba: Order) -> Row:
     """Return the columns that every comparison has: turn, `PREFERENCES` and `READING`."""
     a, b = turns
-    found = judge_pair(ab.levels, ba.levels)
     return {
         "turn": a.number,
         "p_ab": list(ab.levels),
         "p_ba": list(reversed(ba.levels)),
         "coverage_ab": ab.coverage,
         "coverage_ba": ba.coverage,
-        "prefer_a_ab": found.prefer_ab,
-        "prefer_a_ba": found.prefer_ba,
-        "prefer_a": found.prefer,
-        "mean_pre": found.mean_pre,
-        "mean_post": found.mean_post,
-        "mode_pre": found.mode_pre,
-        "mode_post": found.mode_post,
-        "median_pre": found.median_pre,
-        "median_post": found.median_post,
+        **judge_pair(ab.levels, ba.levels),
         "exact": ab.exact and ba.exact,
         "same_text": a.answer.text == b.answer.text,
         "n_traces": ab.n_traces + ba.n_traces,

@@ -84,13 +84,16 @@ def _last_form(
     stop = len(text[begin:].rstrip(TAIL)) + begin
     if not all(name.isalnum() for name in names):
         # The brackets of a label may be among what is stripped from the end.
-        return _settled(text, list(_anywhere(names).finditer(text, begin)), stop, ended)
+        return _settled(text, list(_with("(EITHER)", names).finditer(text, begin)), stop, ended)
     if not ended:
         return None
-    found = _at_the_end(names).search(text, max(begin, stop - 64), stop)
-    if found is not None and _concludes(text, begin, found.start()):
-        return found
-    return _settled(text, list(_announced(names).finditer(text, begin)), stop, ended)
+    found = _with(_LAST, names).search(text, max(begin, stop - 64), stop)
+    if found is not None:
+        at = found.start()
+        refers = _REFERS.search(text, max(begin, at - _NEAR), at)
+        if refers is None and not denied(text, at):
+            return found
+    return _settled(text, list(_with(_ANNOUNCED, names).finditer(text, begin)), stop, ended)
 
 
 def _settled(
@@ -107,12 +110,6 @@ def _settled(
     if (several and not (ended and last.end(1) >= stop)) or denied(text, last.start()):
         return None
     return last
-
-
-def _concludes(text: str, begin: int, at: int) -> bool:
-    """Return True if a label at the end of a text is meant as the verdict."""
-    first = max(begin, at - _NEAR)
-    return _REFERS.search(text, first, at) is None and not denied(text, at)
 
 
 def cut(trace: Generation, begin: int) -> Slot:
@@ -146,26 +143,22 @@ def _prefix(text: str, ids: tuple[int, ...]) -> Prefix:
     return Prefix(text, ids) if text or ids else NO_PREFIX
 
 
-def _either(names: Sequence[str]) -> str:
-    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+@lru_cache(maxsize=256)
+def _with(pattern: str, names: tuple[str, ...], line: str = "") -> re.Pattern[str]:
+    """Return a pattern in which EITHER stands for the names, and LINE for a text."""
+    either = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    of = {"EITHER": either, "LINE": re.escape(line)}
+    return re.compile(re.sub("EITHER|LINE", lambda found: of[found[0]], pattern), re.MULTILINE)
 
 
-@lru_cache(maxsize=64)
-def _anywhere(names: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(f"({_either(names)})")
-
-
-@lru_cache(maxsize=64)
-def _at_the_end(names: tuple[str, ...]) -> re.Pattern[str]:
-    """A label as the last word, also as "7/9" or "7 out of 9"."""
-    share = r"(?:[ ]?/[ ]?\d{1,6}|[ ]out[ ]of[ ]\d{1,6})?"
-    return re.compile(rf"(?<![\w.,/-])(?<!out of )({_either(names)}){share}\Z")
-
-
-@lru_cache(maxsize=64)
-def _announced(names: tuple[str, ...]) -> re.Pattern[str]:
-    said = r"(?i:rating|score|verdict)(?i:[ ]is)?[\s:*_=]{1,4}"
-    return re.compile(rf"{said}({_either(names)})(?!\w|[.,/]\d)")
+# A label as the last word, also as "7/9" or "7 out of 9".
+_LAST: Final = r"(?<![\w.,/-])(?<!out of )(EITHER)(?:[ ]?/[ ]?\d{1,6}|[ ]out[ ]of[ ]\d{1,6})?\Z"
+_ANNOUNCED: Final = r"(?i:rating|score|verdict)(?i:[ ]is)?[\s:*_=]{1,4}(EITHER)(?!\w|[.,/]\d)"
+_TWO: Final = r"(?<![\w.,/-])(EITHER)[ ,]{1,2}(?:EITHER)\Z"
+_LINE: Final = (
+    r"^[^\w\n]{0,8}(?:\d{1,3}[.)][ ])?[^\w\n]{0,8}(?i:LINE)"
+    r"[ *_\"'`]{0,4}[:=][ *_\"'`]{0,4}(EITHER)(?!\w|[.,/]\d)"
+)
 
 
 BETWEEN: Final = " "
@@ -238,14 +231,8 @@ def slot_of_two(trace: Generation, scores: Sequence[Label]) -> Slot | None:
     tail = TAIL.translate({ord(form[-1]): None for form in owner})
     stop = begin + len(trace.text[begin:].rstrip(tail))
     longest = max(_NEAR, 2 * max(map(len, owner)) + 2)
-    found = _two_scores(owner).search(trace.text, max(begin, stop - longest), stop)
+    found = _with(_TWO, owner).search(trace.text, max(begin, stop - longest), stop)
     return None if found is None else cut(trace, found.start(1))
-
-
-@lru_cache(maxsize=64)
-def _two_scores(scores: tuple[str, ...]) -> re.Pattern[str]:
-    either = _either(scores)
-    return re.compile(rf"(?<![\w.,/-])({either})[ ,]{{1,2}}(?:{either})\Z")
 
 
 def slots_by_name(
@@ -264,19 +251,10 @@ def slots_by_name(
 
 def _slot(trace: Generation, begin: int, name: str, labels: tuple[Label, ...]) -> Slot | None:
     forms = tuple({form.strip(): None for label in labels for form in label.spellings})
-    found = list(_line(name, forms).finditer(trace.text, begin))
+    found = list(_with(_LINE, forms, name).finditer(trace.text, begin))
     if not found:
         return None
     last = found[-1]
     if trace.finish_reason == "length" and last.end(1) == len(trace.text):
         return None
     return cut(trace, last.start(1))
-
-
-@lru_cache(maxsize=256)
-def _line(name: str, forms: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(
-        rf"^[^\w\n]{{0,8}}(?:\d{{1,3}}[.)][ ])?[^\w\n]{{0,8}}(?i:{re.escape(name)})"
-        rf"[ *_\"'`]{{0,4}}[:=][ *_\"'`]{{0,4}}({_either(forms)})(?!\w|[.,/]\d)",
-        re.MULTILINE,
-    )

@@ -14,7 +14,6 @@ may be. `compact` is the bundled judge's wording with five symbols: P(M) is then
 better) + P(tie)/2.
 """
 
-import math
 from collections.abc import Sequence
 from random import Random
 from statistics import fmean
@@ -30,7 +29,6 @@ from orchestrator.methods._drawing import (
     OfAnswers,
     OfAnswersSettings,
     Turn,
-    blank_row,
     converse,
     questions,
     with_baseline,
@@ -67,20 +65,6 @@ SEED: Final = 0
 order. (The 123 in the processors' own signature is a default that is always overridden.)"""
 
 
-def preference(logprob_m: float, logprob_big_m: float) -> float | None:
-    """1 + P(M), with P over the two identifiers; a missing token counts as probability zero.
-
-    Log-probabilities are nan where not among the alternatives, -inf for a true zero. Returns a
-    number in [1, 2]; None where neither has any probability.
-    """
-    given = [-math.inf if math.isnan(value) else value for value in (logprob_m, logprob_big_m)]
-    peak = max(given)
-    if not -math.inf < peak < math.inf:
-        return None
-    m, big_m = (math.exp(value - peak) for value in given)
-    return 1.0 + big_m / (m + big_m)
-
-
 def is_switched(instruction: str, seed: int = SEED) -> bool:
     """Return True if AlpacaEval shows the outputs of an instruction in the order 2, 1.
 
@@ -99,26 +83,10 @@ WHERE: Final = (
     "repository tatsu-lab/alpaca_eval (Apache-2.0); for the bundled judge use `prompts: compact`"
 )
 _LABELS: Final = labels("m", "M")
-_COMPACT: Final = Wording(user=compact.PAIRWISE, form="jinja")
 _COMPACT_LABELS: Final = labels(*compact.LABELS)
 _SECOND: Final = (0.0, 1.0)
 _COMPACT_SECOND: Final = (0.0, 0.0, 0.5, 1.0, 1.0)
 """Preference for the output shown second, by label."""
-
-
-class Leaderboard(Settings):
-    """Judgments that a leaderboard publishes, from which difficulties are fitted."""
-
-    predictions: tuple[GivenFile, ...] = Field(
-        description="Judgments of one model a file, as AlpacaEval's annotations.json: instruction "
-        "(or item, index), generator_2 and glm_preference.",
-        min_length=1,
-    )
-    weights: GivenFile | None = Field(
-        None,
-        description="The models' coefficients, as AlpacaEval's baseline_….csv: with them the "
-        "difficulties have their published scale.",
-    )
 
 
 class LengthControl(Settings):
@@ -129,9 +97,6 @@ class LengthControl(Settings):
         description="CSV or JSON lines: item (or index, instruction) and difficulty, as "
         "AlpacaEval's instruction_difficulty.csv.",
     )
-    leaderboard: Leaderboard | None = Field(
-        None, description="Or difficulties fitted from a leaderboard's own predictions."
-    )
     gamed: GivenFile | None = Field(
         None,
         description="Rows of the gamed baselines, as AlpacaEval's df_gamed.csv: std_delta_len, "
@@ -141,9 +106,8 @@ class LengthControl(Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> "LengthControl":
-        named = (self.difficulties is not None) + (self.leaderboard is not None)
-        if named > 1 or (not named and self.gamed is None):
-            raise ValueError("give 'difficulties' or 'leaderboard', or 'gamed' with difficulties")
+        if self.difficulties is None and self.gamed is None:
+            raise ValueError("give 'difficulties', or 'gamed' with difficulties")
         return self
 
 
@@ -181,6 +145,10 @@ class Config(OfAnswersSettings):
             raise ValueError(f"'prompts' must be a file of one template; {WHERE}")
         return self
 
+    def wording(self) -> Wording:
+        """Return the template."""
+        return _harness.COMPACT[True] if self.prompts == "compact" else self.prompts[ONLY]
+
 
 class AlpacaEval(OfAnswers[Config]):
     """A judge's probabilities say how much a model is preferred to a baseline."""
@@ -213,8 +181,7 @@ class AlpacaEval(OfAnswers[Config]):
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording shows it."""
-        wording = _COMPACT if self.config.prompts == "compact" else self.config.prompts[ONLY]
-        return wording.shows({"reference"})
+        return self.config.wording().shows({"reference"})
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """One reading a model, two with both orders; equal outputs take none."""
@@ -222,7 +189,6 @@ class AlpacaEval(OfAnswers[Config]):
         n_orders = 2 if config.order == "both" else 1
         n = n_orders * sum(model != config.baseline for model in candidates)
         draw = config.model_dump_json(exclude={"name", "judges", "length_control"})
-        wording = _COMPACT if config.prompts == "compact" else config.prompts[ONLY]
         asked = _COMPACT_LABELS if config.prompts == "compact" else _LABELS
         return [
             Stage(
@@ -232,29 +198,22 @@ class AlpacaEval(OfAnswers[Config]):
                 n,
                 exact=False,
                 draw=draw,
-                examples=worded_example(judge, wording, asked),
+                examples=worded_example(judge, config.wording(), asked),
             )
             for judge in config.judges
         ]
 
     def identify(self, unit: Unit) -> Row:
         """Item, category, judge, model and baseline."""
-        return {
-            "item": unit.item.key,
-            "category": unit.item.category,
-            "judge": unit.judge,
-            "model": unit.models[0],
-            "baseline": unit.models[1],
-        }
+        return {**super().identify(unit), "baseline": unit.models[1]}
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """One preference a turn, of the conversations up to it."""
         turns = await converse(unit.item, unit.models, ask, self.config.answer)
         rows = []
         for n, (model, baseline) in enumerate(turns, 1):
-            row = {
-                **blank_row(AlpacaEval.columns),
-                **self.identify(unit),
+            row: Row = {
+                **dict.fromkeys(AlpacaEval.columns),
                 "turn": n,
                 "same_text": model.answer.text == baseline.answer.text,
                 "n_characters": len(model.answer.text),
@@ -280,14 +239,13 @@ async def _judged(
         return {"preference": DRAW, "preference_low": DRAW, "preference_high": DRAW, "exact": True}
     mine, theirs = shown
     built_in = config.prompts == "compact"
-    wording = _COMPACT if config.prompts == "compact" else config.prompts[ONLY]
     # As published: the baseline is output 1, unless the seed switches the two.
     switched = is_switched(questions(mine), config.seed)
     orders = (False, True) if config.order == "both" else (switched,)
     asks = []
     for model_first in orders:
         outputs = (mine, theirs) if model_first else (theirs, mine)
-        prompt = _harness.messages(wording, _harness.fields(unit.item, outputs))
+        prompt = _harness.messages(config.wording(), _harness.fields(unit.item, outputs))
         asks.append(ask.choose(unit.judge, prompt, _COMPACT_LABELS if built_in else _LABELS))
     choices = await ask.all(*asks)
     values = _COMPACT_SECOND if built_in else _SECOND

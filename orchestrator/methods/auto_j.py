@@ -11,8 +11,7 @@ and 8 for several turns), whose Auto-J baseline this is; Auto-J's own are read f
 
 Deviations: a text without one clear verdict is missing, and so is a rating outside 1..10; the
 conventions `auto_j` (no rating is 0.0) and `selfeval` (5.0) take the last match, as those codes do.
-Orders that disagree are a tie here; Auto-J's agreement counts them as wrong
-(`judgment.harness.critique_llm.pairwise_agreement`).
+Orders that disagree are a tie here; Auto-J's agreement counts them as wrong.
 """
 
 from typing import Annotated, Final, Literal, Self

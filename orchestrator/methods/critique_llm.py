@@ -9,8 +9,7 @@ Source: Ke et al. 2024, "CritiqueLLM" (arXiv 2311.18702) and its code (commit e1
 
 Deviations: a text without one clear verdict is missing; with `convention: critique_llm` the first
 match counts, no score counts as 5, and 100 is read as 10, as there. Orders that disagree are a tie
-here; CritiqueLLM's agreement counts them as wrong
-(`judgment.harness.critique_llm.pairwise_agreement`).
+here; CritiqueLLM's agreement counts them as wrong.
 """
 
 from typing import Annotated, Final, Literal, Self

@@ -71,7 +71,7 @@ def verdicts_of(chosen: LabelSet | Sequence[OwnLabel]) -> tuple[Label, ...]:
 def check_labels(
     chosen: LabelSet | Sequence[OwnLabel],
     prompt: Mapping[str, str],
-    elsewhere: Sequence[str] | None = None,
+    elsewhere: Sequence[str],
 ) -> None:
     """Check labels of a comparison, and that the judge is shown them.
 
@@ -127,8 +127,7 @@ class Config(PairwiseSettings):
         """The template of the mode that is asked for."""
         if self.prompt not in PAIRWISE_NAMES or not isinstance(self.labels, str):
             return self.prompt
-        named = pairwise_prompt(self.prompt, self.labels)
-        return named.form(chain_of_thought=self.chain_of_thought)
+        return pairwise_prompt(self.prompt, self.labels)[self.chain_of_thought]
 
 
 class PairwiseRanking(PairwiseJudge[Config]):

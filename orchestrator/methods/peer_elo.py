@@ -89,10 +89,7 @@ class Config(OfAnswersSettings):
     elo_orders: int = Field(
         1000,
         ge=0,
-        description=(
-            "Number of resamples of the votes for Elo as published, and of random orders for Elo "
-            "over orders; 0 for no Elo ratings."
-        ),
+        description="Number of resamples of the votes for Elo as published; 0 for no Elo ratings.",
     )
 
 
@@ -134,7 +131,7 @@ class PeerElo(OfAnswers[Config]):
 
     def identify(self, unit: Unit) -> Row:
         """Item, category and what compares the answers."""
-        return {"item": unit.item.key, "category": unit.item.category, "similarity": unit.judge}
+        return {**super().identify(unit), "similarity": unit.judge}
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """All votes of all turns: one row a pair of answers."""

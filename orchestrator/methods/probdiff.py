@@ -23,7 +23,7 @@ the second turn of a conversation is scored after its own first turn. All of the
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -126,45 +126,40 @@ class ProbDiff(OfAnswers[Config]):
         asks = [ask.score(unit.models[0], turn.messages, x) for turn, x in texts if not _empty(x)]
         # x^(K) = x makes two equal asks, which are sent as one: d is then exactly 0.
         scored = iter(await ask.all(*asks))
-        ell = [_Text(x, None if _empty(x) else next(scored)) for _, x in texts]
+        read = [(x, None if _empty(x) else next(scored)) for _, x in texts]
         return [
-            _row(self.config, turn, *ell[begin : begin + 1 + n])
-            for (turn, _), begin in zip(turns, range(0, len(ell), 1 + n), strict=True)
+            _row(self.config, turn, *read[begin : begin + 1 + n])
+            for (turn, _), begin in zip(turns, range(0, len(read), 1 + n), strict=True)
         ]
 
 
-class _Text(NamedTuple):
-    """A text and its score; None where it is empty."""
+_Text = tuple[Generation, Scored | None]
+"""A text and its score; None where it is empty."""
 
-    generation: Generation
-    scored: Scored | None
 
-    @property
-    def ell(self) -> float | None:
-        """Mean log-probability a token; None where it is undefined."""
-        mean = math.nan if self.scored is None else self.scored.mean_logprob
-        return mean if math.isfinite(mean) else None
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens that were scored."""
-        return 0 if self.scored is None else int(self.scored.token_ids.size)
+def _ell(text: _Text) -> float | None:
+    """Mean log-probability a token; None where it is undefined."""
+    mean = math.nan if text[1] is None else text[1].mean_logprob
+    return mean if math.isfinite(mean) else None
 
 
 def _row(config: Config, turn: Turn, first: _Text, *rewritings: _Text) -> Row:
     """Return one row; of several rewritings the text of the first and the mean of the scores."""
-    ell_first, ell_last = first.ell, _mean([one.ell for one in rewritings])
+    ell_first, ell_last = _ell(first), _mean([_ell(one) for one in rewritings])
     d = undefined = None
     if ell_first is not None and ell_last is not None:
         d = ell_last - ell_first
-    elif _empty(first.generation):
+    elif _empty(first[0]):
         undefined = "empty answer"
-    elif any(_empty(one.generation) for one in rewritings):
+    elif any(_empty(text) for text, _ in rewritings):
         undefined = "empty rewriting"
     else:
         undefined = "a token has no finite log-probability"
-    answer, markers = first.generation.text, config.markers()
-    last = [one.generation for one in rewritings]
+    answer, markers = first[0].text, config.markers()
+    last = [text for text, _ in rewritings]
+    n_first, n_last = (
+        0 if scored is None else int(scored.token_ids.size) for _, scored in (first, rewritings[0])
+    )
     return {
         "turn": turn.number,
         "answer": answer,
@@ -174,12 +169,12 @@ def _row(config: Config, turn: Turn, first: _Text, *rewritings: _Text) -> Row:
         "d": d,
         "undefined": undefined,
         "unchanged": all(one.text == answer for one in last),
-        "n_tokens_first": first.n_tokens,
-        "n_tokens_last": rewritings[0].n_tokens,
+        "n_tokens_first": n_first,
+        "n_tokens_last": n_last,
         "marker_leak": any(leaks(markers, answer, one.text) for one in last),
-        "empty_answer": _empty(first.generation),
+        "empty_answer": _empty(first[0]),
         "empty_rewriting": any(map(_empty, last)),
-        "truncated_answer": first.generation.finish_reason == "length",
+        "truncated_answer": first[0].finish_reason == "length",
         "truncated_rewriting": any(one.finish_reason == "length" for one in last),
     }
 

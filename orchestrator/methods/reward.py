@@ -13,7 +13,7 @@ on one item compare models. Rewards of two reward models are not on one scale.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -66,20 +66,6 @@ class RatingSettings(OfAnswersSettings):
         return self
 
 
-class Rated(NamedTuple):
-    """The rating of an answer by a reward model.
-
-    Attributes:
-        reward: The one number that counts.
-        outputs: All outputs, where it rates the whole conversation; None where it rates places.
-        n_places: Places that it rated.
-    """
-
-    reward: float
-    outputs: list[float] | None
-    n_places: int
-
-
 def stages_of(kind: str, config: RatingSettings, candidates: Sequence[str]) -> list[Stage]:
     """Return the requests of rating one item: one an answer; equal answers are rated once."""
     draw = f"{kind} {config.answer.model_dump_json()} {' '.join(candidates)}"
@@ -100,8 +86,10 @@ def stages_of(kind: str, config: RatingSettings, candidates: Sequence[str]) -> l
     ]
 
 
-async def rate(ask: Ask, judge: str, turns: Sequence[Turn], config: RatingSettings) -> list[Rated]:
-    """Rate answers, each as the last turn of its conversation.
+async def rate(
+    ask: Ask, judge: str, turns: Sequence[Turn], config: RatingSettings
+) -> list[tuple[float, Rewards]]:
+    """Rate answers, each as the last turn of its conversation: the number that counts, and all.
 
     Raises:
         AskFailed: If a request fails, or the outputs are not of the shape that the settings are
@@ -109,22 +97,11 @@ async def rate(ask: Ask, judge: str, turns: Sequence[Turn], config: RatingSettin
     """
     asked = [(*turn.messages, Message("assistant", turn.answer.text)) for turn in turns]
     found: list[Rewards] = await ask.all(*(ask.reward(judge, messages) for messages in asked))
-    return [_rated(one, config) for one in found]
-
-
-def _rated(found: Rewards, config: RatingSettings) -> Rated:
+    how = config.model_dump(include={"output", "weights", "places"})
     try:
-        reward = reward_of(
-            found.values,
-            by_place=found.by_place,
-            output=config.output,
-            weights=config.weights,
-            places=config.places,
-        )
+        return [(reward_of(one.values, by_place=one.by_place, **how), one) for one in found]
     except ValueError as error:
         raise AskFailed(Failure("reward_shape", str(error), permanent=True)) from error
-    outputs = None if found.by_place else [float(value) for value in found.values[0]]
-    return Rated(reward, outputs, len(found.values))
 
 
 class Reward(OfAnswers[RatingSettings]):
@@ -149,10 +126,12 @@ class Reward(OfAnswers[RatingSettings]):
         return [
             {
                 "turn": turn.number,
-                "reward": rated.reward,
-                "outputs": rated.outputs,
-                "n_places": rated.n_places,
+                "reward": reward,
+                "outputs": None if found.by_place else found.values[0].tolist(),
+                "n_places": len(found.values),
                 "n_characters": len(turn.answer.text),
             }
-            for turn, rated in zip(turns, await rate(ask, unit.judge, turns, config), strict=True)
+            for turn, (reward, found) in zip(
+                turns, await rate(ask, unit.judge, turns, config), strict=True
+            )
         ]

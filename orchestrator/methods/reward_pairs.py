@@ -78,13 +78,14 @@ class RewardPairs(OfAnswers[Config]):
         """Draw both answers and rate them; return one row a turn, with the preference."""
         config = self.config
         turns = await converse(unit.item, unit.models, ask, config.answer)
-        rated = await rate(ask, unit.judge, [side for turn in turns for side in turn], config)
+        sides = [side for turn in turns for side in turn]
+        rated = [reward for reward, _ in await rate(ask, unit.judge, sides, config)]
         return [
             {
                 "turn": a.number,
-                "reward_a": of_a.reward,
-                "reward_b": of_b.reward,
-                "prefer_a": preference(of_a.reward, of_b.reward, config.temperature),
+                "reward_a": of_a,
+                "reward_b": of_b,
+                "prefer_a": preference(of_a, of_b, config.temperature),
                 "same_text": a.answer.text == b.answer.text,
             }
             for (a, b), of_a, of_b in zip(turns, rated[::2], rated[1::2], strict=True)

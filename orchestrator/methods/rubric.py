@@ -152,7 +152,7 @@ class Config(JudgeSettings):
         if self.prompt != RUBRIC:
             return self.prompt
         named = ALL_CRITERIA if self.together else ONE_CRITERION
-        return named.form(chain_of_thought=self.chain_of_thought)
+        return named[self.chain_of_thought]
 
     def grades(self) -> Grades:
         """Return the scores and labels of criteria without a scale of their own."""
@@ -412,14 +412,9 @@ def _row(turn: Turn, read: Replies, asked: Sequence[AskedCriterion], config: Con
             "cause": "missing_criterion",
             "message": said[:500],
         }
-    score = score_rubric(_joint(whole, asked) if config.together else [known], known, weights)
+    replies_read = _joint(whole, asked) if config.together else [known]
     return row | {
-        "mean": score.mean,
-        "mean_low": score.low,
-        "mean_high": score.high,
-        "std": score.std,
-        "std_high": score.std_high,
-        "p": list(score.p),
+        **score_rubric(replies_read, known, weights),
         "coverage": min(one.distribution.coverage for one in known),
         "exact": all(one.distribution.exact for one in known),
     }

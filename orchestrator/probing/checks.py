@@ -98,7 +98,7 @@ def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
     few = f", {listed} alternatives where {asked} were asked for" if listed < asked else ""
     state = WARNING if few else GOOD
     findings.append(Finding("logprobs", YES, state, f"of each drawn token{few}"))
-    if found.token_ids is not None or position.drawn.token_id is not None:
+    if found.token_ids is not None or position.drawn.id is not None:
         ids = Finding("token_ids", YES, GOOD, "the ids of drawn tokens are given")
     else:
         said = "token ids are not given: answers are scored by their text, tokenised anew"
@@ -305,7 +305,7 @@ def label_ids(reply: HttpReply, asked: Sequence[int]) -> Finding:
     found = chat(reply)
     if found is None or not found.positions:
         return Finding("label_ids", NO, GOOD, f"refused: {reply.status} {reply.words}")
-    given = {one.token_id for one in found.positions[0].top if one.logprob is not None}
+    given = {one.id for one in found.positions[0].top if one.logprob is not None}
     if set(asked) <= given:
         return Finding("label_ids", YES, GOOD, "ln p of any given ids can be read")
     return Finding("label_ids", NO, GOOD, "asking for given ids is ignored")

@@ -9,6 +9,7 @@ import msgspec
 
 from orchestrator.records import Failure
 from orchestrator.wire import failures
+from orchestrator.wire.answers import Alternative
 from orchestrator.wire.replies import MAX_COUNT, loads, text_of
 
 # Below this a number stands for minus infinity: vLLM writes -9999.0, others float32's lowest.
@@ -51,19 +52,11 @@ class HttpReply(msgspec.Struct, frozen=True):
         return parsed if isinstance(parsed, dict) else {}
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """A token with its log-probability, as a reply lists it; `logprob` None where it gives none."""
-
-    token: str
-    logprob: float | None
-    token_id: int | None = None
-
-
 class Position(msgspec.Struct, frozen=True):
     """One drawn token and the alternatives that were listed with it."""
 
-    drawn: Listed
-    top: tuple[Listed, ...]
+    drawn: Alternative
+    top: tuple[Alternative, ...]
 
     def logprobs(self) -> dict[str, float]:
         """Natural-log probabilities by the token's text, of what is listed with a number."""
@@ -118,9 +111,9 @@ def _position(entry: object) -> Position:
     return Position(_listed(entry), tuple(map(_listed, top)) if isinstance(top, list) else ())
 
 
-def _listed(entry: object) -> Listed:
+def _listed(entry: object) -> Alternative:
     if not isinstance(entry, dict):
-        return Listed("", None)
+        return Alternative()
     value, token = entry.get("logprob"), text_in(entry, "token")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     as_id = _AS_ID.fullmatch(token)
@@ -129,7 +122,7 @@ def _listed(entry: object) -> Listed:
     number = float(value or 0) if is_number else math.nan
     # Not a number fails the comparison too.
     logprob = number if _SENTINEL < number < math.inf else None
-    return Listed(token, logprob, token_id)
+    return Alternative(token, logprob, token_id)
 
 
 def ids_in(value: object) -> tuple[int, ...] | None:

@@ -1,19 +1,11 @@
 """Prompts of judges, by name: two answers, one, several in a list, or criteria of a rubric."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from orchestrator.prompts.compact import PAIRWISE, PAIRWISE_COT, RATING, RATING_COT
 
-
-class JudgePrompt(NamedTuple):
-    """A user message that asks for a verdict at once, and one that asks for reasons first."""
-
-    direct: str
-    chain_of_thought: str
-
-    def form(self, *, chain_of_thought: bool) -> str:
-        """The template of one of the two."""
-        return self.chain_of_thought if chain_of_thought else self.direct
+JudgePrompt = tuple[str, str]
+"""A user message that asks for a verdict at once, and one that asks for reasons first."""
 
 
 # Prompts that ask a judge to compare two answers, by name, with five, three or two labels.
@@ -78,11 +70,11 @@ def pairwise_prompt(name: str, labels: LabelSet) -> JudgePrompt:
         KeyError: If there is no such prompt.
     """
     if name == "compact":
-        return JudgePrompt(PAIRWISE, PAIRWISE_COT)
+        return PAIRWISE, PAIRWISE_COT
     if name != "judgment_distribution":
         raise KeyError(name)
     rest = f" the following symbols to indicate your judgment:\n{_BULLETS[labels]}{_ANSWERS}"
-    return JudgePrompt(f"{_COMPARE} Use{rest}", f"{_COMPARE}{_EXPLAIN_AND_USE}{rest}")
+    return f"{_COMPARE} Use{rest}", f"{_COMPARE}{_EXPLAIN_AND_USE}{rest}"
 
 
 # Prompts that ask a judge to rate one answer, by name; `low` and `high` are ends of the scale.
@@ -113,8 +105,8 @@ _ANSWER: Final = """
 [End of Assistant's Answer]"""
 
 POINTWISE_PROMPTS: Final = {
-    "compact": JudgePrompt(RATING, RATING_COT),
-    "judgment_distribution": JudgePrompt(
+    "compact": (RATING, RATING_COT),
+    "judgment_distribution": (
         f"{_JUDGE_ONE} Be as objective as possible. Please {_RATE_ONE}{_ANSWER}",
         f"{_JUDGE_ONE} Begin your evaluation by providing a short explanation. Be as objective as "
         f"possible. After providing your explanation, please {_RATE_ONE}{_ANSWER}",
@@ -150,11 +142,11 @@ _COMPACT_BODY: Final = (
 )
 
 SCORING_PROMPTS: Final = {
-    "compact": JudgePrompt(
+    "compact": (
         f"Rate both answers from {{{{ low }}}} to {{{{ high }}}}. Ratings only.\n{_COMPACT_BODY}",
         f"Rate both answers from {{{{ low }}}} to {{{{ high }}}}. Check first.\n{_COMPACT_BODY}",
     ),
-    "two_scores": JudgePrompt(
+    "two_scores": (
         f"{_JUDGE_BOTH} Be as objective as possible. Please {_RATE_BOTH}{_ANSWERS}",
         f"{_JUDGE_BOTH} Begin your evaluation by providing a short explanation. Be as objective as "
         f"possible. After providing your explanation, please {_RATE_BOTH}{_ANSWERS}",
@@ -188,7 +180,7 @@ _LINES: Final = (
     '"{{ criteria[0].key }}: {{ criteria[0].best }}".'
 )
 
-ONE_CRITERION: Final = JudgePrompt(
+ONE_CRITERION: Final = (
     f"{_JUDGED}{_CRITERION}By this criterion alone, reply with {{{{ scale }}}}, without further "
     "explanation.",
     f"{_JUDGED}{_CRITERION}By this criterion alone, explain in a few sentences how good the answer "
@@ -196,7 +188,7 @@ ONE_CRITERION: Final = JudgePrompt(
 )
 """Asks for one criterion: its text, a description, and the labels."""
 
-ALL_CRITERIA: Final = JudgePrompt(
+ALL_CRITERIA: Final = (
     f"{_JUDGED}{_CRITERIA}Reply with nothing but {_LINES}",
     f"{_JUDGED}{_CRITERIA}Explain in a few sentences how good the answer is by each criterion. "
     f"After your explanation, end your reply with {_LINES}",

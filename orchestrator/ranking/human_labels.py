@@ -29,6 +29,7 @@ from orchestrator.errors import DatasetError
 CODE: Final = "code"
 LABEL: Final = "label"
 PROBABILITY: Final = "probability"
+"""Of rows that were not drawn at random alike."""
 SHOWN: Final = "shown"
 
 _LETTERS: Final = 2_000
@@ -43,13 +44,13 @@ class About(msgspec.Struct, frozen=True):
         item: Key.
         turn: From 1 on.
         models: One name, or two in the order in which the answers were shown.
-        probability: With which it was chosen for a label; None where all had the same.
+        is_random: False if it was not chosen by chance alone, alike with all others.
     """
 
     item: str
     turn: int
     models: tuple[str, ...]
-    probability: float | None = None
+    is_random: bool = True
 
 
 class KeyRow(msgspec.Struct, frozen=True):
@@ -219,6 +220,13 @@ def read_human_labels(
         found.append(label)
     if len(kinds) > 1:
         faults.add(path.name, "labels of single answers and of pairs; put them into two files")
+    if not all(one.about.is_random for one in found):
+        faults.add(
+            path.name,
+            "its rows were not drawn at random alike (by `labels --below`, or with a "
+            f"{PROBABILITY!r}), and say nothing of the others; draw a sheet with `orchestrator "
+            "labels`",
+        )
     faults.check()
     if known is not None:
         check_sheet(rows, codes, known)
@@ -301,17 +309,7 @@ def _about(row: Mapping[str, object], read: _Read) -> About:
         raise ValueError("name either the model, or model_a and model_b")
     if len(set(models)) != len(models):
         raise ValueError(f"a pair of {models[0]!r:.40} with itself")
-    return About(item, int(turn), models, _probability(row))
-
-
-def _probability(row: Mapping[str, object]) -> float | None:
-    given = _text(row, PROBABILITY)
-    if given is None:
-        return None
-    value = _float(given)
-    if not 0.0 < value <= 1.0:
-        raise ValueError(f"the probability must be above 0 and at most 1, not {given!r:.40}")
-    return value
+    return About(item, int(turn), models, _text(row, PROBABILITY) is None)
 
 
 def _check(about: About, items: Collection[str] | None, models: Collection[str] | None) -> None:

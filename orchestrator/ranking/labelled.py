@@ -27,7 +27,7 @@ from orchestrator.statistics.selective import Kept, kept
 
 _SHAPE: Final = {
     "item": pl.String(), **dict.fromkeys(OVER, pl.String()), "of": pl.String(),
-    "score": pl.Float64(), "label": pl.Float64(), "probability": pl.Float64(),
+    "score": pl.Float64(), "label": pl.Float64(),
 }  # fmt: skip
 
 
@@ -87,12 +87,8 @@ class LabelledRows:
     def columns(self, kept: pl.Expr | None = None) -> Labelled:
         """Those of the rows that are kept, all where that is left out; numbered as in `data`."""
         frame = self.frame if kept is None else self.frame.filter(kept)
-        score, label, chances = (
-            frame[name].fill_null(np.nan).to_numpy() for name in ("score", "label", "probability")
-        )
-        # Rows that were not chosen need no probability of theirs.
-        given = None if np.isnan(chances).all() else np.where(np.isnan(chances), 1.0, chances)
-        return Labelled(score, label, frame["prompt"].to_numpy(), given)
+        score, label = (frame[name].fill_null(np.nan).to_numpy() for name in ("score", "label"))
+        return Labelled(score, label, frame["prompt"].to_numpy())
 
     @property
     def n_prompts(self) -> int:
@@ -137,7 +133,7 @@ def _of_answers(context: Context, config: Config, labels: Sequence[Label]) -> La
         points = points.with_columns(
             score=least + (pl.col("score") - low) * (most - least) / (high - low)
         )
-    given = [(one.about.item, one.about.turn, one.about.models[0], one) for one in labels]
+    given = [(one.about.item, one.about.turn, one.about.models[0], one.value) for one in labels]
     return _joined(points, given, ("item", "turn", "model"), found.name, is_pairs=False)
 
 
@@ -153,9 +149,8 @@ def _of_pairs(
     for one in labels:
         first, second = one.about.models
         value = one.value if first < second else 1.0 - one.value
-        turned_label = Label(one.about, value, one.annotator, one.where)
         pair = (min(first, second), max(first, second))
-        given.append((one.about.item, one.about.turn, *pair, turned_label))
+        given.append((one.about.item, one.about.turn, *pair, value))
     keys = ("item", "turn", "first", "second")
     return _joined(points, given, keys, source.name, is_pairs=True)
 
@@ -213,20 +208,9 @@ def _joined(
     is_pairs: bool,
 ) -> LabelledRows:
     """Points with the mean label of each; several people's labels of a row are averaged."""
-    labels: list[Label] = [one[-1] for one in given if isinstance(one[-1], Label)]
-    told = pl.DataFrame(
-        [
-            (*one[:-1], label.value, label.about.probability)
-            for one, label in zip(given, labels, strict=True)
-        ],
-        schema=[*keys, "label", "probability"],
-        orient="row",
-        schema_overrides={
-            **dict.fromkeys(keys, pl.String()), "turn": pl.Int64(), "label": pl.Float64(),
-            "probability": pl.Float64(),
-        },
-    )  # fmt: skip
-    mean = told.group_by(keys, maintain_order=True).agg(pl.col("label", "probability").mean())
+    schema = dict.fromkeys(keys, pl.String()) | {"turn": pl.Int64(), "label": pl.Float64()}
+    told = pl.DataFrame(given, schema=[*keys, "label"], orient="row", schema_overrides=schema)
+    mean = told.group_by(keys, maintain_order=True).agg(pl.col("label").mean())
     joined = points.join(mean, on=list(keys), how="left", maintain_order="left")
     notes = []
     used = joined["label"].is_not_null().sum()
@@ -285,11 +269,6 @@ def kept_verdicts(context: Context, config: Selective) -> tuple[LabelledRows, li
     if not labels or len(labels[0].about.models) != 2:
         what = "labels of single answers; selective judging needs" if labels else "no label yet of"
         raise UsageError(f"{context.name}: {Path(config.labels).name} has {what} pairs")
-    if any(one.about.probability is not None for one in labels):
-        raise UsageError(
-            f"{context.name}: the rows of {Path(config.labels).name} were not chosen at random "
-            "alike, which the guarantee needs; draw a sheet with --by random"
-        )
     if skipped := skipped_rows(Path(config.labels), labels):
         raise UsageError(
             f"{context.name}: rows of {Path(config.labels).name} were passed over "

@@ -5,7 +5,7 @@ Features are the answers' length and Markdown (`orchestrator.statistics.bradley_
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -44,9 +44,7 @@ from orchestrator.tables import (
     with_interval,
 )
 
-Feature = Literal["length", "headers", "lists", "bold"]
-
-FEATURES: Final[tuple[Feature, ...]] = ("length", "headers", "lists", "bold")
+FEATURES: Final = ("length", "headers", "lists", "bold")
 _CODE: Final = r"(?s)```.*?```"
 _PATTERNS: Final = {
     "headers": r"(?m)^#{1,6}\s",
@@ -56,36 +54,6 @@ _PATTERNS: Final = {
 _KEYS: Final = ("item", "turn", "model")
 # Of pairs and, for scores, of answers.
 _READ: Final = ("item", "turn", "judge", "model_a", "model_b", SOFT, "status", "model", "p")
-
-
-@dataclass(frozen=True, slots=True)
-class EqualStyle:
-    """Ratings with and without control of style, for the pairs of a method.
-
-    Attributes:
-        source: The method.
-        features: Features of style to control.
-        markdown: Form of the difference of Markdown features: `ratio`, (a - b) / (a + b + 1), or
-            `density`, the same of counts per character.
-    """
-
-    source: Source
-    features: Sequence[Feature] = FEATURES
-    markdown: Literal["ratio", "density"] = "ratio"
-
-    def summarise(self, context: Context) -> list[Table]:
-        """Tabulate ratings side by side, and the effects of features that can be controlled.
-
-        Raises:
-            UsageError: If no pair of answers was judged, or none of their texts is in the run.
-        """
-        judged = _judged(context, self)
-        plain = fit_style(replace(judged.pairs, features=judged.pairs.features[:, :0]))
-        controlled = fit_style(judged.pairs)
-        tables = [_ratings(self.source.name, judged, plain, controlled, context)]
-        if controlled is not None and judged.features:
-            tables.append(_effects(judged, controlled, context))
-        return tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +75,22 @@ class Styled:
     notes: tuple[str, ...]
 
 
-def _judged(context: Context, wanted: EqualStyle) -> Styled:
-    source = wanted.source
+def equal_style(context: Context, source: Source) -> list[Table]:
+    """Tabulate ratings side by side, and the effects of features that can be controlled.
+
+    Raises:
+        UsageError: If no pair of answers was judged, or none of their texts is in the run.
+    """
+    judged = _judged(context, source)
+    plain = fit_style(replace(judged.pairs, features=judged.pairs.features[:, :0]))
+    controlled = fit_style(judged.pairs)
+    tables = [_ratings(source.name, judged, plain, controlled, context)]
+    if controlled is not None and judged.features:
+        tables.append(_effects(judged, controlled, context))
+    return tables
+
+
+def _judged(context: Context, source: Source) -> Styled:
     styles = styles_of(context, source)
     judged = judged_rows(context, source, _READ, as_categories=True)
     if judged.is_empty() or (found := preferences(judged)).rows.is_empty():
@@ -116,7 +98,7 @@ def _judged(context: Context, wanted: EqualStyle) -> Styled:
     kept = with_style(found, styles)
     if kept.rows.is_empty():
         raise UsageError(f"{context.name}: the run has no texts of the answers that were judged")
-    result = controllable(kept, wanted.features, wanted.markdown)
+    result = controllable(kept)
     if len(kept.rows) == len(found.rows):
         return result
     n_lacking = len(found.rows) - len(kept.rows)
@@ -142,20 +124,18 @@ def with_style(found: Preferences, styles: pl.DataFrame) -> Preferences:
     return replace(found, rows=rows)
 
 
-def controllable(
-    found: Preferences, features: Sequence[Feature], markdown: Literal["ratio", "density"] = "ratio"
-) -> Styled:
+def controllable(found: Preferences) -> Styled:
     """Return the pairs with finite ratings, and the features whose effect can be fitted."""
     found, alone = _connected(found)
     notes = [f"left out, as they have no finite rating: {', '.join(alone)}"] if alone else []
-    sides, names = found.sides(), np.array(features)
+    sides, names = found.sides(), np.array(FEATURES)
     pairs = StyledPairs(
         sides.prompts,
         sides.first,
         sides.second,
         sides.n_models,
         np.clip(found.values(SOFT), 0.0, 1.0),
-        _differences(found.rows, features, markdown),
+        _differences(found.rows),
     )
     differing = pairs.n_prompts_differing()
     kept = (pairs.own_shares() > LEAST_OWN) & (differing >= LEAST_PROMPTS)
@@ -198,20 +178,17 @@ def _connected(found: Preferences) -> tuple[Preferences, list[str]]:
     """Return the pairs of models that have a finite rating without style, and the other models."""
     sides = found.sides()
     wins = sides.sums(found.values(SOFT)).win_matrix
-    placed = fit_bradley_terry(wins[None]).anchored[0]
+    placed = fit_bradley_terry(wins).anchored
     inside = placed[sides.first] & placed[sides.second]
     alone = [name for name, there in zip(found.models(), placed, strict=True) if not there]
     return replace(found, rows=found.rows.filter(pl.Series(inside))), alone
 
 
-def _differences(rows: pl.DataFrame, features: Sequence[str], markdown: str) -> Floats:
-    """Return the differences of the features of each pair's answers, A minus B: shape (n, K)."""
+def _differences(rows: pl.DataFrame) -> Floats:
+    """Return (a - b) / (a + b + 1) of each feature of a pair's answers: shape (n, K)."""
     columns = []
-    for name in features:
+    for name in FEATURES:
         a, b = (rows[f"{name}_{side}"].to_numpy().astype(np.float64) for side in ("a", "b"))
-        if name != "length" and markdown == "density":
-            long_a, long_b = (np.maximum(rows[f"length_{side}"].to_numpy(), 1) for side in "ab")
-            a, b = a / long_a, b / long_b
         columns.append((a - b) / (a + b + 1.0))
     return np.column_stack(columns)
 

@@ -233,7 +233,7 @@ class _Loading:
         methods = self._methods(data)
         entries = data.get("analyses")
         found = [
-            self._plugs.analysis(entry, ("analyses", index))
+            self._plugs.made(plugins.ANALYSES, entry, ("analyses", index))
             for index, entry in enumerate(entries if isinstance(entries, list) else ())
         ]
         analyses = [analysis for analysis in found if analysis is not None]
@@ -335,7 +335,7 @@ class _Loading:
         found = []
         for index, entry in enumerate(settings.of):
             path = ("statistics", "of", index)
-            one = self._plugs.statistic(entry, path)
+            one = self._plugs.made(plugins.STATISTICS, entry, path)
             if one is None:
                 continue
             found.append(one.resolved())

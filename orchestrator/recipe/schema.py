@@ -16,7 +16,6 @@ from orchestrator.backend import Batch, is_private
 from orchestrator.contracts.method import Method, MethodSettings
 from orchestrator.errors import Fault
 from orchestrator.plugins.base import Settings
-from orchestrator.recipe.settings import AnalysisRef as AnalysisRef
 from orchestrator.recipe.settings import Cluster, GivenAnswers, Headers, LogTo, OnEnd, ReusedRun
 from orchestrator.recipe.settings import MethodRef as MethodRef
 from orchestrator.recipe.settings import PluginRef as PluginRef
@@ -419,7 +418,7 @@ class Recipe:
     models: Mapping[str, ModelSpec]
     dataset: PluginRef
     methods: tuple[MethodRef, ...]
-    analyses: tuple[AnalysisRef, ...]
+    analyses: tuple[PluginRef, ...]
     reuse: tuple[ReusedRun, ...]
     file: str
     fault: Callable[[tuple[str | int, ...], str], Fault] = field(repr=False, compare=False)

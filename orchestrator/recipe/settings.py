@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from orchestrator import plugins
 from orchestrator.backend import check_header
 from orchestrator.contracts.method import Method, MethodSettings
-from orchestrator.contracts.summary import Analysis
 from orchestrator.errors import Fault, RecipeError
 from orchestrator.plugins.base import Settings
 from orchestrator.secrets import is_secret
@@ -233,7 +232,7 @@ class ReusedRun:
 
 @dataclass(frozen=True, slots=True)
 class PluginRef:
-    """A plug-in and its validated settings: of a server, a back-end, a dataset or a statistic."""
+    """A plug-in and its validated settings, of any family but that of methods."""
 
     kind: str
     config: Settings
@@ -258,23 +257,6 @@ class MethodRef:
     def resolved(self) -> dict[str, Any]:
         """Kind and settings as plain data."""
         return {"kind": self.kind, **self.method.config.model_dump(mode="json")}
-
-
-@dataclass(frozen=True, slots=True)
-class AnalysisRef:
-    """An analysis of a recipe, with its settings."""
-
-    kind: str
-    analysis: Analysis[Settings]
-
-    @property
-    def name(self) -> str:
-        """Its name in tables: its kind."""
-        return plugins.label(self.kind)
-
-    def resolved(self) -> dict[str, Any]:
-        """Kind and settings as plain data."""
-        return {"kind": self.kind, **self.analysis.config.model_dump(mode="json")}
 
 
 _Money = Annotated[float, Field(ge=0)]

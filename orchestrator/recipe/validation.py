@@ -1,7 +1,6 @@
 """The second step of validation: models, and settings of plug-ins by the `Config` of their kind."""
 
 from collections.abc import Collection, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -15,11 +14,10 @@ from orchestrator.disk.paths import answers, expanded, suffix_of
 from orchestrator.errors import Fault, NotAllowedError, PluginError, UsageError
 from orchestrator.network import trust
 from orchestrator.plugins import by_path
-from orchestrator.plugins.base import Plugin, Settings
+from orchestrator.plugins.base import Settings
 from orchestrator.plugins.permission import how_to_permit
 from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.schema import (
-    AnalysisRef,
     Limits,
     MethodRef,
     ModelEntry,
@@ -42,7 +40,6 @@ _OF_SPECS: Final = {
 """Parts of an entry that `ModelSpec` has itself; those of plug-ins may hold secrets."""
 
 _ModelT = TypeVar("_ModelT", bound=Settings)
-_PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
 
 
 class Plugs:
@@ -76,17 +73,12 @@ class Plugs:
 
     def method(self, value: object, path: KeyPath) -> MethodRef | None:
         """A method with its settings, from a mapping of `kind` and the kind's settings."""
-        made = self._plugin(plugins.METHODS, contracts.method, value, path)
+        made = self._plugin(plugins.METHODS, value, path)
         return None if made is None else MethodRef(*made)
 
-    def analysis(self, value: object, path: KeyPath) -> AnalysisRef | None:
-        """An analysis with its settings, from a mapping of `kind` and the kind's settings."""
-        made = self._plugin(plugins.ANALYSES, contracts.analysis, value, path)
-        return None if made is None else AnalysisRef(*made)
-
-    def statistic(self, value: object, path: KeyPath) -> PluginRef | None:
-        """A statistic with its settings, from a mapping of `kind` and the kind's settings."""
-        made = self._plugin(plugins.STATISTICS, contracts.statistic, value, path)
+    def made(self, family: str, value: object, path: KeyPath) -> PluginRef | None:
+        """A plug-in that its settings make, from a mapping of `kind` and the kind's settings."""
+        made = self._plugin(family, value, path)
         return None if made is None else PluginRef(made[0], made[1].config)
 
     def _found(self, kind: str) -> str:
@@ -95,15 +87,13 @@ class Plugs:
             return kind
         return by_path.absolute(kind, self._context["folder"])
 
-    def _plugin(
-        self, family: str, load: "contracts.Load[_PluginT]", value: object, path: KeyPath
-    ) -> tuple[str, _PluginT] | None:
+    def _plugin(self, family: str, value: object, path: KeyPath) -> tuple[str, Any] | None:
         """A kind and its plug-in, from a mapping of `kind` and the kind's settings."""
         named = self._kind(family, value, path)
         if named is None:
             return None
         kind = self._found(named[0])
-        plugin = self._class(load, kind, path)
+        plugin = self._class(family, kind, path)
         config = None if plugin is None else self.validate(plugin.Config, named[1], path)
         if plugin is None or config is None:
             return None
@@ -122,8 +112,8 @@ class Plugs:
     def models_named(self, kind: str) -> list[str]:
         """The settings of a kind of method that name models; [] where it can't be had."""
         try:
-            method = contracts.method(self._found(kind), allow_code=self._allow_code)
-            return naming_models(method.Config)
+            found = contracts.load(plugins.METHODS, self._found(kind), allow_code=self._allow_code)
+            return naming_models(found.Config)
         except PluginError:
             return []
 
@@ -159,7 +149,7 @@ class Plugs:
         suffix = suffix_of(file)
         # Most kinds are named by their suffix: then no other is imported.
         for kind in sorted(_kinds(plugins.DATASETS), key=lambda kind: f".{kind}" != suffix):
-            dataset = self._class(contracts.dataset, kind, path)
+            dataset = self._class(plugins.DATASETS, kind, path)
             known |= {} if dataset is None else dict.fromkeys(dataset.suffixes, kind)
             if suffix in known:
                 return self.ref(plugins.DATASETS, kind, value, path)
@@ -179,7 +169,7 @@ class Plugs:
             what = f"a server of kind {kind!r} is not launched by this program; start it, and give "
             self._fault(path, about(path, f"{what}'base_url' and 'backend: {kind}' instead"))
             return None
-        found = self._class(partial(contracts.load, family), kind, path)
+        found = self._class(family, kind, path)
         if found is None:
             return None
         config = self.validate(found.Config, value, path)
@@ -213,11 +203,9 @@ class Plugs:
         if not self._allow_code:
             self._fault(path, f"{what} is not run without permission; {self._how()}")
 
-    def _class(
-        self, load: "contracts.Load[_PluginT]", kind: str, path: KeyPath
-    ) -> type[_PluginT] | None:
+    def _class(self, family: str, kind: str, path: KeyPath) -> type[Any] | None:
         try:
-            return load(kind, allow_code=self._allow_code)
+            return contracts.load(family, kind, allow_code=self._allow_code)
         except NotAllowedError as error:
             self._fault((*path, "kind"), about(path, f"{error}; {self._how()}"))
             return None

@@ -22,6 +22,7 @@ from orchestrator.references import Citation
 from orchestrator.report.planned import Plan
 from orchestrator.runner.comparing.comparison import Comparison, compare
 from orchestrator.runner.comparing.gating import gate
+from orchestrator.runner.event_loop import in_thread
 from orchestrator.runner.interface.checking import check, directory_of, prepared_from
 from orchestrator.runner.interface.loading import load, read
 from orchestrator.runner.interface.merging import Merged, merge
@@ -38,7 +39,6 @@ from orchestrator.runner.planning.revisions import revision_of
 from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.run import run
 from orchestrator.runner.servers.slurm import On, commands
-from orchestrator.runner.session.event_loop import in_thread
 from orchestrator.runner.session.opening import check_retry
 from orchestrator.store import RunDirectory, Store, check_usable, newest
 

@@ -19,16 +19,22 @@ from orchestrator import numbers
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
+from orchestrator.runner.event_loop import (
+    CANCELLED,
+    Stop,
+    deferred_interrupts,
+    run_to_end,
+    unwrapped,
+)
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
 from orchestrator.runner.interface.tracking import Tracking, hooked, needed, own_hook
-from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.runner.logs import logged
+from orchestrator.runner.models.records import Probes, needs_of
 from orchestrator.runner.planning.budget import budget_of, keep_spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.reuse import copies_of, open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.planning.stopping import remember_not_needed
-from orchestrator.runner.probing.records import Probes, needs_of
 from orchestrator.runner.results.stored import counted, failed_units, keep_items, missing_notes
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.machine import raise_file_limit
@@ -36,13 +42,11 @@ from orchestrator.runner.servers.placement import Waves
 from orchestrator.runner.servers.registry import Keep, ServerRegistry
 from orchestrator.runner.servers.slurm import On, are_shared, carriers, places_on
 from orchestrator.runner.servers.slurm_chain import is_handed_on
-from orchestrator.runner.session.adaptive import first_limits
+from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.runner.session.control import Interrupts, obey
-from orchestrator.runner.session.event_loop import CANCELLED, Stop, run_to_end, unwrapped
 from orchestrator.runner.session.opening import Opened, announce, check_retry, open_plan
 from orchestrator.runner.session.session import Ended, HandedOn, Session
 from orchestrator.scheduler.core import Core
-from orchestrator.scheduler.ready import RetryPolicy
 from orchestrator.store import RunDirectory, Store, newest
 
 if TYPE_CHECKING:
@@ -106,18 +110,12 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         >>> result.frames["judgments"]  # doctest: +SKIP
     """
     read, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
-    result = run_prepared(
-        prepared_recipe(read, base, given, allow_code=allow_code),
-        directory_of(run_dir, read.run_name),
-        given=given,
-        fresh=fresh,
-        display=display,
-        accept_server_change=accept_server_change,
-        keep_servers=keep_servers,
-        on_end=on_end,
-        on=on,
-        retry=retry,
-    )
+    prepared = prepared_recipe(read, base, given, allow_code=allow_code)
+    call = Call(
+        fresh=fresh, display=display, accept_server_change=accept_server_change,
+        keep_servers=keep_servers, on_end=on_end, on=on, retry=retry,
+    )  # fmt: skip
+    result = run_prepared(prepared, directory_of(run_dir, read.run_name), call, given)
     if isinstance(result, HandedOn):
         loaded: Result = _results().load(result.path)
         loaded.ended = result.ended
@@ -125,38 +123,39 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     return result
 
 
-def run_prepared(  # noqa: PLR0913 (options of one command, by keyword)
-    prepared: Prepared,
-    where: Path,
-    *,
-    given: "Recipe | None" = None,
-    fresh: bool = False,
-    display: Kind | None = "auto",
-    accept_server_change: bool = False,
-    keep_servers: bool = False,
-    on_end: str | None = None,
-    on: On = "local",
-    retry: str = "",
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a call; see `run`, which has the same."""
+
+    fresh: bool = False
+    display: Kind | None = "auto"
+    accept_server_change: bool = False
+    keep_servers: bool = False
+    on_end: str | None = None
+    on: On = "local"
+    retry: str = ""
+
+
+def run_prepared(
+    prepared: Prepared, where: Path, call: Call, given: "Recipe | None" = None
 ) -> "Result | HandedOn":
     """Run a recipe that was read, in a run directory; `given` is the recipe if Python gave it.
 
-    Options and errors are those of `run`. Without results if another call shows them.
+    Errors are those of `run`. Without results if another call shows them.
     """
-    if retry and fresh:
+    if call.retry and call.fresh:
         raise UsageError("a fresh run has no failures to retry")
-    if retry:
-        check_retry(newest(where), retry)
-    servers = partial(_fleet, on=on, keep=keep_servers, accept_change=accept_server_change)
-    recipe, shown = prepared.recipe, make_display(display, sys.stderr)
-    if on_end is not None:
-        settings = recipe.settings.model_copy(update={"on_end": own_hook(on_end)})
+    if call.retry:
+        check_retry(newest(where), call.retry)
+    recipe, shown = prepared.recipe, make_display(call.display, sys.stderr)
+    if call.on_end is not None:
+        settings = recipe.settings.model_copy(update={"on_end": own_hook(call.on_end)})
         recipe = replace(recipe, settings=settings)
     settings = recipe.settings
-    prepared = msgspec.structs.replace(prepared, recipe=recipe, retry=retry)
+    prepared = msgspec.structs.replace(prepared, recipe=recipe, retry=call.retry)
     needed(settings.log_to)
     with hooked(settings.on_end, recipe.name, where, shown) as ended:
         with Tracking(recipe, where, shown) as tracked:
-            result = _in_directory(prepared, given, where, tracked, servers, fresh=fresh)
+            result = _in_directory(prepared, given, where, tracked, call)
             if isinstance(result, HandedOn):
                 return result
             tracked.result = result
@@ -172,16 +171,14 @@ def _in_directory(
     given: "Recipe | None",
     where: Path,
     shown: Display,
-    servers: "Servers",
-    *,
-    fresh: bool,
+    call: Call,
 ) -> "Result | HandedOn":
     """Hold the run directory, send what is left to send, and return the results."""
     with contextlib.ExitStack() as stack:
-        lenders = open_lenders(prepared.recipe.reuse, None if fresh else newest(where))
+        lenders = open_lenders(prepared.recipe.reuse, None if call.fresh else newest(where))
         prepared = msgspec.structs.replace(prepared, lenders=stack.enter_context(lenders))
         late = stack.enter_context(deferred_interrupts())
-        directory = stack.enter_context(RunDirectory.lock(where, fresh=fresh))
+        directory = stack.enter_context(RunDirectory.lock(where, fresh=call.fresh))
         if given is not None:
             recipe = given.keep(prepared.recipe, directory)
             prepared = msgspec.structs.replace(prepared, recipe=recipe)
@@ -209,7 +206,7 @@ def _in_directory(
         if opened.n_left:
             shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))
             try:
-                sending = partial(_send, prepared, opened, directory, store, shown, servers)
+                sending = partial(_send, prepared, opened, directory, store, shown, call)
                 ended = run_to_end(sending)
             finally:
                 shown.stop()
@@ -246,14 +243,14 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
     directory: RunDirectory,
     store: Store,
     shown: Display,
-    servers: "Servers",
+    call: Call,
     stop: Stop,
 ) -> Ended:
     """Evaluate the units that are not done, with servers that are started or reached for them."""
-    fleet, waves = servers(prepared, directory, store)
+    fleet, waves = _fleet(prepared, directory, store, call)
     budget = budget_of(prepared, store)
-    limits = first_limits(prepared, fleet, store)
-    core = Core(dict(limits.first), RetryPolicy())
+    limits = Adaptive.of_run(prepared, fleet, store)
+    core = Core(limits.first)
     session = Session(
         prepared, opened, store, core, budget, fleet, limits, waves, run_dir=directory.path
     )
@@ -313,20 +310,11 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
     return Ended(progress, session.stopping, interrupts.count > 0)
 
 
-Servers = Callable[[Prepared, RunDirectory, Store], tuple[Fleet, Waves | None]]
-"""Makes the servers of a run, and their waves."""
-
-
 def _fleet(
-    prepared: Prepared,
-    directory: RunDirectory,
-    store: Store,
-    *,
-    on: On,
-    keep: bool,
-    accept_change: bool,
+    prepared: Prepared, directory: RunDirectory, store: Store, call: Call
 ) -> tuple[Fleet, Waves | None]:
     """Return the servers of a run, none of which is started or reached yet, and their waves."""
+    on, keep, accept_change = call.on, call.keep_servers, call.accept_server_change
     carrier_of = carriers(prepared, on, keep_servers=keep)
     placed = places_on(prepared, on)
     registry, is_shared = ServerRegistry(), are_shared(prepared)

@@ -238,10 +238,6 @@ class Blocks:
                 if not self.ended[position]:
                     yield position
 
-    def needed_of(self, item: int) -> Bools:
-        """Combinations that are needed of an item as far as is known, shape (combinations,)."""
-        return self.needed(self.layout.block_of(item))
-
     def needed(self, block: int) -> Bools:
         """Combinations that are needed in a block as far as is known, shape (combinations,)."""
         open_pairs = [test.is_open(block) for test in self.tests]

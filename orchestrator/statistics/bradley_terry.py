@@ -36,27 +36,23 @@ _SETTLED: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class BradleyTerryFits:
-    """Fits of B win matrices of M models.
+class BradleyTerryFit:
+    """Fit of a win matrix of M models.
 
     Attributes:
-        strengths: Shape (B, M), natural log; +inf (-inf): above (below) every model that the data
+        strengths: Shape (M,), natural log; +inf (-inf): above (below) every model that the data
             can place; nan: not comparable with them.
-        anchored: Shape (B, M), bool: in the largest group in which everyone can be placed.
-            Finite strengths are exactly these, and have mean 0.
-        converged: Shape (B,), bool.
-        n_iterations: Newton steps taken by the slowest fit.
+        anchored: Shape (M,), bool: in the largest group in which everyone can be placed. Finite
+            strengths are exactly these, and have mean 0; where it is all, the maximum likelihood
+            estimate exists.
+        converged: Whether the fit settled.
+        n_iterations: Newton steps taken.
     """
 
     strengths: Floats
     anchored: Bools
-    converged: Bools
+    converged: bool
     n_iterations: int
-
-    @property
-    def exists(self) -> Bools:
-        """Shape (B,): whether the maximum likelihood estimate exists for all models."""
-        return np.asarray(self.anchored.all(axis=1))
 
 
 def to_elo(strengths: Floats) -> Floats:
@@ -64,33 +60,26 @@ def to_elo(strengths: Floats) -> Floats:
     return ELO_MEAN + ELO_SCALE * strengths
 
 
-def fit_bradley_terry(wins: Floats) -> BradleyTerryFits:
-    """Fits B win matrices at once by damped Newton steps.
+def fit_bradley_terry(wins: Floats) -> BradleyTerryFit:
+    """Fit a win matrix by damped Newton steps.
 
-    `wins` have shape (B, M, M): real-valued wins of row over column, a tie half to each.
+    `wins` have shape (M, M): real-valued wins of row over column, a tie half to each.
 
     Raises:
         StatisticsError: If `wins` has another shape, or a negative or non-finite entry.
     """
-    if wins.ndim != 3 or wins.shape[1] != wins.shape[2]:
-        raise StatisticsError(f"win matrices need shape (B, M, M), got {wins.shape}")
+    if wins.ndim != 2 or wins.shape[0] != wins.shape[1]:
+        raise StatisticsError(f"a win matrix needs shape (M, M), got {wins.shape}")
     if not np.all(np.isfinite(wins)) or np.any(wins < 0):
         raise StatisticsError("wins must be finite and not negative")
-    beats = wins > NEGLIGIBLE_SHARE * (wins + wins.transpose(0, 2, 1))
-    anchored = np.ones(wins.shape[:2], dtype=np.bool_)
-    outside = np.zeros(wins.shape[:2])
-    complete = (beats | np.eye(wins.shape[1], dtype=np.bool_)).all(axis=(1, 2))
-    hard = np.flatnonzero(~complete)
-    if hard.size:
-        anchored[hard], outside[hard] = _place(beats[hard])
-    within = np.where(anchored[:, :, None] & anchored[:, None, :], wins, 0.0)
+    anchored, outside = _place(wins > NEGLIGIBLE_SHARE * (wins + wins.T))
+    within = np.where(anchored[:, None] & anchored, wins, 0.0)
     fitted, residual, n_iterations = _newton(within, anchored)
     # Newton leaves the common shift free.
-    n_anchored = np.maximum(anchored.sum(axis=1, keepdims=True), 1)
-    fitted -= np.where(anchored, fitted, 0.0).sum(axis=1, keepdims=True) / n_anchored
-    converged: Bools = np.asarray(residual <= _TOLERANCE)
-    strengths = np.where(anchored, np.where(converged[:, None], fitted, np.nan), outside)
-    return BradleyTerryFits(strengths, anchored, converged, n_iterations)
+    fitted -= fitted[anchored].sum() / max(int(anchored.sum()), 1)
+    converged = residual <= _TOLERANCE
+    strengths = np.where(anchored, fitted if converged else np.nan, outside)
+    return BradleyTerryFit(strengths, anchored, converged, n_iterations)
 
 
 def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tuple[str, ...]:
@@ -129,81 +118,68 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
 
 
 def _place(beats: Bools) -> tuple[Bools, Floats]:
-    """Find the models with a finite strength, shape (B, M); give +inf, -inf or nan for others."""
+    """Find the models with a finite strength, shape (M,); give +inf, -inf or nan for others."""
     reach = _closure(beats)
-    same = reach & reach.transpose(0, 2, 1)
-    sizes = same.sum(axis=2)
-    largest = sizes.max(axis=1, keepdims=True)
-    anchor = sizes.argmax(axis=1)
+    sizes = (reach & reach.T).sum(axis=1)
+    anchor = int(sizes.argmax()) if sizes.size else 0
     # Two groups of the same size: neither is the one by which the other is measured.
-    unique = (sizes == largest).sum(axis=1, keepdims=True) == largest
-    rows = np.arange(len(beats))
-    above = np.where(unique, reach[rows, :, anchor], reach.all(axis=2))
-    below = np.where(unique, reach[rows, anchor, :], reach.all(axis=1))
-    anchored = above & below & unique
-    outside = np.full(anchored.shape, np.nan)
+    is_unique = bool((sizes == sizes.max(initial=0)).sum() == sizes.max(initial=0)) and sizes.size
+    above: Bools = np.asarray(reach[:, anchor] if is_unique else reach.all(axis=1))
+    below: Bools = np.asarray(reach[anchor] if is_unique else reach.all(axis=0))
+    outside = np.full(sizes.shape, np.nan)
     outside[above & ~below] = np.inf
     outside[below & ~above] = -np.inf
-    return anchored, outside
+    return above & below if is_unique else np.zeros_like(above), outside
 
 
 def _closure(beats: Bools) -> Bools:
-    """Return the pairs (i, j) with a path of wins from i to j, i = j included; shape (B, M, M)."""
-    n_models = beats.shape[1]
-    reach = beats | np.eye(n_models, dtype=np.bool_)
-    for _ in range(max(1, math.ceil(math.log2(max(n_models, 2))))):
+    """Return the pairs (i, j) with a path of wins from i to j, i = j included; shape (M, M)."""
+    reach = beats | np.eye(len(beats), dtype=np.bool_)
+    for _ in range(max(1, math.ceil(math.log2(max(len(beats), 2))))):
         steps = reach.astype(np.float32)
         reach = steps @ steps > 0
     return reach
 
 
-def _newton(wins: Floats, anchored: Bools) -> tuple[Floats, Floats, int]:
-    """Strengths (B, M) up to a shift, residuals (B,), and the steps taken.
+def _newton(wins: Floats, anchored: Bools) -> tuple[Floats, float, int]:
+    """Strengths (M,) up to a shift, the residual, and the steps taken.
 
-    The residual of a matrix is the largest |wins - expected wins| of a model, over its comparisons,
-    before the last step.
+    The residual is the largest |wins - expected wins| of a model, over its comparisons, before the
+    last step.
     """
     theta = np.zeros(anchored.shape)
-    residual = np.zeros(len(wins))
-    active = np.flatnonzero(anchored.sum(axis=1) > 1)
-    step = 0
-    while active.size and step < _MAX_ITERATIONS:
-        step += 1
-        gradient, laplacian = _derivatives(wins[active], theta[active])
-        played = np.maximum(wins[active].sum(axis=2) + wins[active].sum(axis=1), 1e-300)
-        residual[active] = (np.abs(gradient) / played).max(axis=1)
+    if anchored.sum() < 2:
+        return theta, 0.0, 0
+    totals = wins + wins.T
+    played = np.maximum(totals.sum(axis=1), 1e-300)
+    residual = math.inf
+    for step in range(1, _MAX_ITERATIONS + 1):
+        expected = 1.0 / (1.0 + np.exp(theta - theta[:, None]))
+        gradient = (wins - totals * expected).sum(axis=1)
+        residual = float((np.abs(gradient) / played).max())
+        laplacian = laplacian_of(totals * expected * (1.0 - expected))
+        change = np.where(anchored, np.linalg.solve(grounded(laplacian, anchored), gradient), 0.0)
+        change *= min(1.0, _MAX_STEP / max(float(np.abs(change).max()), _MAX_STEP))
+        theta += change
         # Near the solution a step squares the error, so the residual is not checked after the last.
-        placed = anchored[active]
-        change = np.linalg.solve(grounded(laplacian, placed), gradient[..., None])[..., 0]
-        change = np.where(placed, change, 0.0)
-        size = np.abs(change).max(axis=1, keepdims=True)
-        change *= np.minimum(1.0, _MAX_STEP / np.maximum(size, _MAX_STEP))
-        theta[active] += change
-        is_settled = np.abs(change).max(axis=1) <= _SETTLED
-        active = active[~is_settled | (residual[active] > _TOLERANCE)]
-    return theta, residual, step
+        if np.abs(change).max() <= _SETTLED and residual <= _TOLERANCE:
+            return theta, residual, step
+    return theta, residual, _MAX_ITERATIONS
 
 
-def _derivatives(wins: Floats, theta: Floats) -> tuple[Floats, Floats]:
-    """Gradient (B, M) and negative Hessian (B, M, M) of the log-likelihood."""
-    totals = wins + wins.transpose(0, 2, 1)
-    expected = 1.0 / (1.0 + np.exp(theta[:, None, :] - theta[:, :, None]))
-    gradient = (wins - totals * expected).sum(axis=2)
-    laplacian = -totals * expected * (1.0 - expected)
-    diagonal = np.arange(wins.shape[1])
-    laplacian[:, diagonal, diagonal] = 0.0
-    laplacian[:, diagonal, diagonal] = -laplacian.sum(axis=2)
-    return gradient, laplacian
+def laplacian_of(weights: Floats) -> Floats:
+    """The Laplacian of symmetric weights between models, shape (M, M) both."""
+    result = -weights
+    np.fill_diagonal(result, 0.0)
+    np.fill_diagonal(result, -result.sum(axis=1))
+    return result
 
 
 def grounded(laplacian: Floats, anchored: Bools) -> Floats:
-    """The Laplacians (B, M, M) made invertible: the shift is fixed, models outside are cut off."""
+    """A Laplacian (M, M) made invertible: the shift is fixed, models outside are cut off."""
     inside = anchored.astype(np.float64)
-    trace = np.trace(laplacian, axis1=1, axis2=2)
-    scale = np.maximum(trace / np.maximum(inside.sum(axis=1), 1.0) ** 2, 1e-300)
-    ground = inside[:, :, None] * inside[:, None, :] * scale[:, None, None]
-    cut = np.eye(laplacian.shape[1]) * (1.0 - inside)[:, :, None]
-    result: Floats = laplacian + ground + cut
+    scale = max(float(np.trace(laplacian)) / max(inside.sum(), 1.0) ** 2, 1e-300)
+    result: Floats = laplacian + scale * np.outer(inside, inside) + np.diag(1.0 - inside)
     return result
 
 

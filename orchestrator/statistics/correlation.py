@@ -40,6 +40,13 @@ _SCALES: Final[dict[Kind, Scale]] = {"pearson": FISHER, "spearman": ARCSINE, "ke
 
 
 @dataclass(frozen=True, slots=True)
+class Correlation(Estimate):
+    """A correlation, or a difference of two, of so many points."""
+
+    n_points: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Points:
     """Complete points of columns that belong to prompts.
 
@@ -66,7 +73,7 @@ def correlate(
     *,
     kind: Kind = "spearman",
     confidence_level: float = 0.95,
-) -> Estimate:
+) -> Correlation:
     """Correlation of a score with gold.
 
     All have shape (n,), nan where missing; infinite values have a rank but no Pearson. `prompts`
@@ -78,8 +85,7 @@ def correlate(
     points = points_of((score, gold), prompts, ("score", "gold"), kind)
     if points.undefined:
         return _nothing(points)
-    found = _coefficient(points, 0, 1, kind)
-    return found.estimate(METHOD, points.sizes, confidence_level, _SCALES[kind])
+    return _estimated(_coefficient(points, 0, 1, kind), points, kind, confidence_level)
 
 
 def partial_correlation(
@@ -90,7 +96,7 @@ def partial_correlation(
     *,
     kind: Literal["pearson", "spearman"] = "spearman",
     confidence_level: float = 0.95,
-) -> Estimate:
+) -> Correlation:
     """Correlation of a score with gold that length, or another covariate, does not explain.
 
     (r_sg - r_sc r_gc) / sqrt((1 - r_sc^2) (1 - r_gc^2)): Pearson's is that of residuals of linear
@@ -108,7 +114,7 @@ def partial_correlation(
     left_out = _partial(*(leave_one_out(*pair, points.codes, kind) for pair in pairs))
     found = jackknifed(float(value), left_out)
     # The covariate takes a degree of freedom.
-    return found.estimate(METHOD, points.sizes, confidence_level, _SCALES[kind], n_strata=2)
+    return _estimated(found, points, kind, confidence_level, n_strata=2)
 
 
 def correlate_within(
@@ -139,7 +145,7 @@ def correlate_within(
             rows[name] = _nothing(points)
             continue
         one = _coefficient(points, 0, 1, kind)
-        rows[name] = one.estimate(METHOD, points.sizes, confidence_level, _SCALES[kind])
+        rows[name] = _estimated(one, points, kind, confidence_level)
         # Codes are places in a table of prompts, and there are no more prompts than points.
         errors[np.unique(codes[chosen & given])] += one.errors
         used |= chosen & given
@@ -177,10 +183,17 @@ def _coefficient(points: Points, one: int, two: int, kind: Kind) -> Jackknifed:
     return jackknifed(association(x, y, kind), leave_one_out(x, y, points.codes, kind))
 
 
-def _nothing(points: Points, reason: str | None = None) -> Estimate:
+def _estimated(
+    found: Jackknifed, points: Points, kind: Kind, level: float, n_strata: int = 1
+) -> Correlation:
+    one = found.estimate(METHOD, points.sizes, level, _SCALES[kind], n_strata)
+    return Correlation(one.value, one.interval, one.n, one.method, one.undefined, points.codes.size)
+
+
+def _nothing(points: Points, reason: str | None = None) -> Correlation:
     """An undefined correlation."""
     why = reason or points.undefined
-    return Estimate(math.nan, None, points.sizes.size, METHOD, why, points.codes.size)
+    return Correlation(math.nan, None, points.sizes.size, METHOD, why, points.codes.size)
 
 
 def _partial(r_sg: Floats, r_sc: Floats, r_gc: Floats) -> Floats:
@@ -194,7 +207,7 @@ _COMPARED: Final = "jackknife over prompts, t quantile; p by flipping signs of p
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Estimate):
+class Comparison(Correlation):
     """Difference of a first evaluator and a second, on the points that both and gold have.
 
     Its interval is not adjusted for the number of comparisons.
@@ -266,7 +279,7 @@ def _compared(
         found.n,
         found.method,
         found.undefined,
-        found.n_points,
+        int(sizes.sum()),
         one.value,
         two.value,
         sign_flip_p_value(gap, resampling),

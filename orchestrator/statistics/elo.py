@@ -1,15 +1,13 @@
 """Sequential Elo as peer evaluation publishes it: seeded, many orders at once.
 
-An Elo rating depends on the order of the battles, which is nothing but chance: `rate_elo` gives the
-median over random orders, the spread over orders, and apart from it an interval over prompts.
-`bootstrap_elo` follows the published convention, the median over resamples of single battles,
-whose spread is neither. Bradley-Terry (`ratings.rate`) has no order and is the default elsewhere.
+An Elo rating depends on the order of the battles, which is nothing but chance. The published
+convention is the median over resamples of single battles. Bradley-Terry (`ratings.rate`) has no
+order, and intervals over prompts.
 
 Source: LLM-self-eval (oceanypt) and FastChat's `compute_elo`; Elo 1978.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.records import Floats, Ints
-from orchestrator.statistics import student
+from orchestrator.records import Floats
 from orchestrator.statistics.prompt_sums import Pairs
-from orchestrator.statistics.resampling import MIN_PROMPTS, Resampling, prompt_weights
+from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.results import checked_level
-from orchestrator.statistics.student import degrees_of_freedom
 
 Rows = NDArray[np.int32]
 
@@ -31,10 +27,6 @@ SCALE: Final = 400.0
 BASE: Final = 10.0
 INITIAL: Final = 1000.0
 
-METHOD: Final = "Elo: median over orders; variance component of resampled prompts, t quantile"
-METHOD_BATTLES: Final = "Elo: median and percentiles over resampled battles, as published"
-
-_NO_SPREAD: Final = 1e-12
 _CHUNK_CELLS: Final = 2**24
 _STEPS: Final = 256
 
@@ -66,41 +58,6 @@ class Battles(Pairs):
     def n(self) -> int:
         """Battles."""
         return int(self.score.size)
-
-
-@dataclass(frozen=True, slots=True)
-class EloRatings:
-    """Elo ratings of M models; arrays of shape (M,).
-
-    Attributes:
-        values: Median over random orders of all battles; the initial rating without battles.
-        order_low: Lower percentile over orders, at the confidence level: chance, not evidence.
-        order_high: Upper percentile over orders.
-        low: Lower bound of the interval over prompts; nan where there is none.
-        high: Upper bound.
-        wins: Battles won; ties excluded, as the published "number of wins".
-        ties: Battles tied.
-        n_battles: Battles fought.
-        n_prompts: Prompts with a battle, over all models.
-        n_orders: Orders drawn.
-        confidence_level: Of both intervals.
-        method: Names them.
-        notes: Plain sentences on what is undefined.
-    """
-
-    values: Floats
-    order_low: Floats
-    order_high: Floats
-    low: Floats
-    high: Floats
-    wins: Ints
-    ties: Ints
-    n_battles: Ints
-    n_prompts: int
-    n_orders: int
-    confidence_level: float
-    method: str
-    notes: tuple[str, ...]
 
 
 def expected_score(first: float, second: float) -> float:
@@ -137,123 +94,20 @@ def sequential_elo(battles: Battles, orders: Rows | None = None) -> Floats:
     return ratings.reshape(n_orders, battles.n_models)
 
 
-def rate_elo(battles: Battles, resampling: Resampling) -> EloRatings:
-    """Ratings with the spread over orders and, apart from it, an interval over prompts.
+def bootstrap_elo(battles: Battles, resampling: Resampling) -> tuple[Floats, Floats, Floats]:
+    """The published convention: median and percentiles over resamples of single battles.
 
-    Each resample of the prompts is run in two independent orders. What the two share varies with
-    the prompts only, so the covariance of the two ratings is the variance over prompts without that
-    of the order; times n / (n - 1) for n prompts, with Student's t quantile. Where it is not
-    positive the order hides it, and there is no interval. `resampling` says how many orders, and
-    resamples of prompts; at least 1,000 for 95 %.
+    It takes the battles of one prompt as independent, so the percentiles, at the confidence level,
+    mix order and chance and are no interval over prompts. `resampling` says how many resamples;
+    1,000 as published. Returns the medians, lower and upper percentiles, shape (M,) each; of a
+    model without battles the initial rating.
     """
     level = checked_level(resampling.confidence_level)
-    rng = resampling.rng
-    in_order = np.arange(battles.n, dtype=np.int32)
-    orders = (
-        rng.permuted(np.tile(in_order, (size, 1)), axis=1)
-        for size in _chunks(resampling.n_resamples, battles.n)
-    )
-    shuffled = _ratings(battles, orders)
+    n, n_resamples = battles.n, resampling.n_resamples
+    most = max(1, _CHUNK_CELLS // max(n, 1))
+    sizes = [min(most, n_resamples - begin) for begin in range(0, n_resamples, most)]
+    chosen = (resampling.rng.integers(n, size=(size, n), dtype=np.int32) for size in sizes)
+    drawn = np.concatenate([sequential_elo(battles, one) for one in chosen])
     tail = 0.5 * (1.0 - level)
-    values = np.median(shuffled, axis=0)
-    order_low, order_high = np.quantile(shuffled, (tail, 1.0 - tail), axis=0)
-    prompts, codes = np.unique(battles.prompts, return_inverse=True)
-    low = high = np.full(battles.n_models, np.nan)
-    notes: tuple[str, ...] = ()
-    if prompts.size < MIN_PROMPTS:
-        notes = (f"{prompts.size} prompts, too few for an interval",)
-    else:
-        drawn = _ratings(
-            battles, _resampled_prompts(codes.reshape(-1), resampling.n_resamples, rng)
-        )
-        one, two = drawn[0::2], drawn[1::2]
-        shared = ((one - one.mean(axis=0)) * (two - two.mean(axis=0))).sum(axis=0)
-        variance = shared / max(len(one) - 1, 1) * prompts.size / (prompts.size - 1)
-        error = np.sqrt(np.where(variance > _NO_SPREAD, variance, np.nan))
-        sizes = np.bincount(codes.reshape(-1)).astype(np.float64)
-        dof = float(degrees_of_freedom(sizes[:, None])[0])
-        reach = student.quantile(dof, level) * error
-        low, high = values - reach, values + reach
-        if np.isnan(error).any():
-            notes = ("no interval where the variance between prompts is estimated as 0",)
-    return EloRatings(
-        values,
-        order_low,
-        order_high,
-        low,
-        high,
-        *_counts(battles),
-        int(prompts.size),
-        len(shuffled),
-        level,
-        METHOD,
-        notes,
-    )
-
-
-def bootstrap_elo(battles: Battles, resampling: Resampling) -> EloRatings:
-    """The published convention: median (and percentiles) over resamples of single battles.
-
-    It takes the battles of one prompt as independent, so `low` to `high` mixes order and chance and
-    is not an interval over prompts: they are nan, and the percentiles stand under `order_low`.
-    `resampling` says how many resamples; 1,000 as published.
-    """
-    level = checked_level(resampling.confidence_level)
-    n = battles.n
-    chosen = (
-        resampling.rng.integers(n, size=(size, n), dtype=np.int32)
-        for size in _chunks(resampling.n_resamples, n)
-    )
-    drawn = _ratings(battles, chosen)
-    tail = 0.5 * (1.0 - level)
-    none = np.full(battles.n_models, np.nan)
-    return EloRatings(
-        np.median(drawn, axis=0),
-        np.quantile(drawn, tail, axis=0),
-        np.quantile(drawn, 1.0 - tail, axis=0),
-        none,
-        none,
-        *_counts(battles),
-        int(np.unique(battles.prompts).size),
-        len(drawn),
-        level,
-        METHOD_BATTLES,
-        ("no interval over prompts: single battles were resampled",),
-    )
-
-
-def _ratings(battles: Battles, orders: Iterator[Rows]) -> Floats:
-    parts = [sequential_elo(battles, chunk) for chunk in orders]
-    return np.concatenate(parts) if parts else np.full((1, battles.n_models), np.nan)
-
-
-def _chunks(n_rows: int, length: int, *, multiple: int = 1) -> Iterator[int]:
-    """Sizes of chunks of rows that stay in bounds."""
-    most = max(multiple, _CHUNK_CELLS // max(length, 1) // multiple * multiple)
-    for begin in range(0, n_rows, most):
-        yield min(most, n_rows - begin)
-
-
-def _resampled_prompts(codes: Ints, n_resamples: int, rng: np.random.Generator) -> Iterator[Rows]:
-    """Two orders of the battles of each resample of the prompts, in rows next to each other."""
-    n_prompts, n = int(codes.max()) + 1, codes.size
-    sizes = np.bincount(codes, minlength=n_prompts)
-    for weights in prompt_weights(n_prompts, n_resamples, rng, row_bytes=8 * n):
-        length = int((weights @ sizes).max())
-        rows = np.full((2 * len(weights), length), n, dtype=np.int32)
-        for i, row in enumerate(weights):
-            chosen = np.repeat(np.arange(n, dtype=np.int32), row[codes].astype(np.int64))
-            rows[2 * i : 2 * i + 2, : chosen.size] = chosen
-        begin = 0
-        for size in _chunks(len(rows), length, multiple=2):
-            yield rng.permuted(rows[begin : begin + size], axis=1)
-            begin += size
-
-
-def _counts(battles: Battles) -> tuple[Ints, Ints, Ints]:
-    m = battles.n_models
-    wins = np.bincount(battles.first[battles.score > 0.5], minlength=m)
-    wins += np.bincount(battles.second[battles.score < 0.5], minlength=m)
-    both = np.concatenate((battles.first, battles.second))
-    tied = np.tile(battles.score == 0.5, 2)
-    return wins, np.bincount(both[tied], minlength=m), np.bincount(both, minlength=m)
+    low, high = np.quantile(drawn, (tail, 1.0 - tail), axis=0)
+    return np.median(drawn, axis=0), low, high

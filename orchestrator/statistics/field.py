@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bounded_mean import intervals, p_values
-from orchestrator.statistics.bradley_terry import grounded
+from orchestrator.statistics.bradley_terry import grounded, laplacian_of
 from orchestrator.statistics.prompt_sums import PromptSums
 
 EQUAL: Final = 1e-9
@@ -239,10 +239,9 @@ def influences(sums: PromptSums, strengths: Floats) -> Floats:
     surplus = np.where(inside[sums.pair], sums.wins, 0.0) - counts * expected[sums.pair]
     scores = sums.by_model(surplus, -surplus)
     information = sums.by_pair(counts) * expected * (1.0 - expected)
-    laplacian = -sums.matrices(np.zeros((1, len(information))), information[None])[0]
-    laplacian = np.minimum(laplacian, laplacian.T)
-    np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
-    result: Floats = scores @ np.linalg.inv(grounded(laplacian[None], placed[None])[0])
+    weights = np.zeros((sums.n_models, sums.n_models))
+    weights[sums.first, sums.second] = weights[sums.second, sums.first] = information
+    result: Floats = scores @ np.linalg.inv(grounded(laplacian_of(weights), placed))
     return np.where(placed, result, 0.0)
 
 

@@ -151,10 +151,10 @@ def fit_judge_aware(pairs: JudgedPairs) -> JudgeAwareFit | None:
     wins = np.zeros((n_models, n_models))
     np.add.at(wins, (cells.first, cells.second), cells.wins)
     np.add.at(wins, (cells.second, cells.first), cells.counts - cells.wins)
-    pooled = fit_bradley_terry(wins[None])
+    pooled = fit_bradley_terry(wins)
     if not pooled.anchored.all():
         return None
-    start = np.concatenate([pooled.strengths[0], np.ones(n_judges), np.zeros(len(fitted))])
+    start = np.concatenate([pooled.strengths, np.ones(n_judges), np.zeros(len(fitted))])
     # All but the shift of the strengths and the scale of the judges must be told by the data: each
     # judge gives M - 1 differences, for strengths, discriminations and favours together.
     if np.linalg.matrix_rank(cells.slopes(start)) < len(start) - 2:

@@ -1,4 +1,4 @@
-"""Planning: human labels, which are drawn and how much more would tell; units for a difference."""
+"""Planning: how much more human labels would tell; units that tell a difference from none."""
 
 import math
 from collections.abc import Sequence
@@ -8,71 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from orchestrator.errors import StatisticsError
-from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
 from orchestrator.statistics.resampling import MIN_PROMPTS
 from orchestrator.statistics.results import checked_level
-
-UNIFORM_PART: Final = 0.5
-"""Share of labels that are spread uniformly, whatever the judge says of itself.
-
-A judge that is sure and wrong is seen only by labels of what it is sure of.
-"""
-
-
-def inclusion_probabilities(uncertainty: Floats, n_labels: int) -> Floats:
-    """Probability in (0, 1] of each row to be labelled, shape (n,), sum `n_labels`.
-
-    Half of the labels are uniform, half proportional to the uncertainty: the choice that is best
-    for the mean is proportional to the root of the expected squared error of the score, since all
-    rows have the same influence on it (Zrnic and Candes 2024, Active Statistical Inference,
-    arXiv:2403.03208, who mix it with a uniform rule too). `uncertainty`, shape (n,), not negative,
-    is the expected size of the error of each score.
-
-    Raises:
-        StatisticsError: If there are not so many rows, or an uncertainty is negative or nan.
-    """
-    n = uncertainty.size
-    if not 1 <= n_labels <= n:
-        raise StatisticsError(f"cannot choose {n_labels} of {n} rows")
-    if not (np.isfinite(uncertainty).all() and (uncertainty >= 0.0).all()):
-        raise StatisticsError("uncertainties must be finite and not negative")
-    total = uncertainty.sum()
-    by_doubt = uncertainty / total if total > 0.0 else np.full(n, 1.0 / n)
-    weights = UNIFORM_PART / n + (1.0 - UNIFORM_PART) * by_doubt
-    found = np.zeros(n)
-    certain = np.zeros(n, dtype=np.bool_)
-    while True:
-        left = n_labels - int(certain.sum())
-        if left > 0 and not certain.all():
-            found = np.where(certain, 1.0, weights * left / weights[~certain].sum())
-        else:
-            found = np.where(certain, 1.0, 0.0)
-        # What would have to be chosen more than once is chosen for certain, and the rest shared.
-        over = ~certain & (found >= 1.0)
-        if not over.any():
-            return np.minimum(found, 1.0)
-        certain |= over
-
-
-def systematic_sample(probabilities: Floats, rng: np.random.Generator) -> Ints:
-    """Choose rows with the given probabilities, as many as they add up to, in random order.
-
-    Systematic sampling of the rows in random order (Madow 1949): each row is chosen with exactly
-    its probability. Probabilities have shape (n,). Returns indices of the rows, shape (m,), m their
-    sum up to rounding.
-    """
-    order = rng.permutation(probabilities.size)
-    ends = np.cumsum(probabilities[order])
-    # Rounding must not make or lose a row.
-    total = round(float(ends[-1])) if ends.size else 0
-    ends = ends * (total / ends[-1]) if total else ends
-    places = np.searchsorted(ends, rng.random() + np.arange(total), side="right")
-    chosen = order[np.minimum(places, probabilities.size - 1)]
-    return rng.permutation(chosen).astype(np.int64)
-
 
 # Expected width of intervals by number of human labels, from the labels there are.
 #
@@ -91,12 +30,10 @@ def expected_reach(
 ) -> list[tuple[float, float]]:
     """Half widths of Student's intervals for other numbers of labels of the same rows.
 
-    Numbers of labels are above 2; probabilities are left out of account. Returns for each number
-    half of the expected width, in units of the label: with the judge's help, and of the labels
-    alone; nan if unknown.
+    Numbers of labels are above 2. Returns for each half of the expected width, in units of the
+    label: with the judge's help, and of the labels alone; nan if unknown.
     """
     level = checked_level(confidence_level)
-    data = replace(data, probabilities=None)
     found, alone = corrected_mean(data), corrected_mean(data, tuning=0.0)
     if alone.labelled.n <= MIN_PROMPTS:
         return [(math.nan, math.nan)] * len(numbers)

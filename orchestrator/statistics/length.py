@@ -283,38 +283,6 @@ def predicted_preference(
     return scipy.special.expit(model + difficulty * difficulties)
 
 
-def difficulties_from_predictions(predicted: Floats, weights: Floats | None = None) -> Floats:
-    """Difficulties of Q instructions from what a leaderboard predicts for M models, shape (Q,).
-
-    A prediction is sigmoid(model + psi * difficulty), so the logits of all models are one line in
-    the difficulty. With the models' coefficients it is solved for; without, it is known up to
-    origin and scale, which the fit takes up in its coefficients but for the penalty on them: mean
-    0, standard deviation 1, and larger where the models do better. `predicted` has shape (M, Q),
-    preferences at no difference in length, in (0, 1); `weights` (M, 2), coefficients of model and
-    difficulty.
-
-    Raises:
-        StatisticsError: If a prediction is not in (0, 1), or nothing varies over instructions.
-    """
-    if not predicted.size or not np.all((predicted > 0.0) & (predicted < 1.0)):
-        raise StatisticsError("predicted preferences must be in (0, 1)")
-    logits = scipy.special.logit(predicted)
-    if weights is not None:
-        slopes = weights[:, 1]
-        scale = float(slopes @ slopes)
-        if not scale > 0.0:
-            raise StatisticsError("no model's preference depends on the difficulty")
-        solved: Floats = slopes @ (logits - weights[:, :1]) / scale
-        return solved
-    centred = logits - logits.mean(axis=1, keepdims=True)
-    if np.abs(centred).max() <= _SAME:
-        raise StatisticsError("predictions do not vary over the instructions")
-    along = np.linalg.svd(centred, full_matrices=False)[2][0]
-    along *= np.sign(along @ centred.sum(axis=0)) or 1.0
-    result: Floats = (along - along.mean()) / along.std()
-    return result
-
-
 def length_controlled_win_rate(
     preferences: Floats,
     length: Floats,

@@ -339,6 +339,16 @@ class PairedDifference:
         found = student_interval(self.value, error, self.n, confidence_level, sizes=self.sizes)
         return found if isinstance(found, str) else replace(found, doubt=self.doubt)
 
+    def estimate(self, confidence_level: float) -> Estimate:
+        """Return the difference with its interval.
+
+        Raises:
+            StatisticsError: If the level is not in (0, 1).
+        """
+        found = self.interval(confidence_level)
+        interval, why = (None, found) if isinstance(found, str) else (found, None)
+        return Estimate(self.value, interval, self.n, self.method, why)
+
     def p_value(self) -> float:
         """Return the two-sided p-value of no difference.
 

@@ -13,10 +13,7 @@ Source: Angelopoulos, Duchi and Zrnic 2023, PPI++: Efficient Prediction-Powered 
 where the covariance is over labelled rows with divisor n and the variance over all rows with
 divisor n + N - 1, as in the authors' package `ppi-python` (0.2.3).
 
-The labelled rows must be a random choice: labels are missing completely at random, or each row was
-labelled with a known probability. Then the difference estimator over all rows takes the place of
-theta, with weights 1 / probability (Zrnic and Candes 2024, Active Statistical Inference,
-arXiv:2403.03208, with lambda).
+The labelled rows must be a random choice: labels are missing completely at random.
 
 Departures: prompts (or clusters of them) may have several rows, labelled or not, and all of a
 prompt's rows enter its one error; variances have the small-sample corrections of
@@ -51,27 +48,20 @@ class Labelled:
         scores: Shape (n,), the judge's, on the scale of the labels; nan where it gave none.
         labels: Shape (n,); nan where there is none.
         prompts: Shape (n,), prompt (or cluster of prompts) of each row, whole numbers from 0 on.
-        probabilities: Shape (n,), in (0, 1], with which each row was chosen for a label; None
-            where all had the same.
 
     Raises:
-        StatisticsError: If the shapes differ, or a probability is not in (0, 1].
+        StatisticsError: If the shapes differ.
     """
 
     scores: Floats
     labels: Floats
     prompts: Ints
-    probabilities: Floats | None = None
 
     def __post_init__(self) -> None:
         columns = [self.scores, self.labels, self.prompts]
-        columns += [] if self.probabilities is None else [self.probabilities]
         if len({column.shape for column in columns}) != 1 or self.scores.ndim != 1:
             shapes = ", ".join(str(column.shape) for column in columns)
             raise StatisticsError(f"scores, labels and prompts need one shape (n,), got {shapes}")
-        given = self.probabilities
-        if given is not None and not ((given > 0.0) & (given <= 1.0)).all():
-            raise StatisticsError("probabilities must be in (0, 1]")
 
     @property
     def is_labelled(self) -> Bools:
@@ -80,16 +70,8 @@ class Labelled:
 
     @property
     def is_other(self) -> Bools:
-        """Shape (n,): rows over which the mean of the judge's scores is taken."""
-        scored = ~np.isnan(self.scores)
-        return scored if self.probabilities is not None else scored & np.isnan(self.labels)
-
-    @property
-    def weights(self) -> Floats:
-        """Shape (n,): of the labelled rows, in the mean over them; sum 1."""
-        each = 1.0 if self.probabilities is None else 1.0 / self.probabilities
-        weights = np.where(self.is_labelled, each, 0.0)
-        return weights / weights.sum() if weights.any() else weights
+        """Shape (n,): the other rows with a score."""
+        return ~np.isnan(self.scores) & np.isnan(self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,23 +198,16 @@ class Corrected:
 
 
 def power_tuning(data: Labelled) -> float:
-    """Lambda of PPI++ for a mean, in [0, 1]; 0 where the judge can't help.
-
-    With known probabilities it is the slope of labels on scores, both weighted, since there the
-    mean of the scores is over all rows.
-    """
+    """Lambda of PPI++ for a mean, in [0, 1]; 0 where the judge can't help."""
     chosen, other = data.is_labelled, data.is_other
     if np.unique(data.prompts[chosen]).size <= MIN_PROMPTS:
         return 0.0
     if np.unique(data.prompts[other]).size < MIN_PROMPTS:
         return 0.0
-    weights = data.weights[chosen]
     label, score = data.labels[chosen], data.scores[chosen]
-    apart = score - weights @ score
-    covariance = float(weights @ ((label - weights @ label) * apart))
+    covariance = float(((label - label.mean()) * (score - score.mean())).mean())
     variance = float(np.var(data.scores[chosen | other], ddof=1))
-    if data.probabilities is None:
-        variance *= 1.0 + chosen.sum() / other.sum()
+    variance *= 1.0 + chosen.sum() / other.sum()
     size = float(np.abs(score).max())
     if variance <= (_NO_SPREAD * max(size, 1.0)) ** 2:
         return 0.0
@@ -257,10 +232,10 @@ def corrected_mean(
         return Corrected(math.nan, weight, 0, int((~np.isnan(data.scores)).sum()), empty, empty)
     scores = np.where(np.isnan(data.scores), 0.0, data.scores)
     residuals = np.where(chosen, data.labels - weight * scores, 0.0)
-    mean, labelled = _part(residuals, data.weights, data.prompts, size, tuned=is_tuned)
+    mean, labelled = _part(residuals, chosen / chosen.sum(), data.prompts, size, tuned=is_tuned)
     others = other / other.sum() if weight else np.zeros(other.size)
     shift, rest = _part(weight * scores, others, data.prompts, size)
-    unseen = _unseen(residuals[chosen], data.weights[chosen], data.prompts[chosen], weight)
+    unseen = _unseen(residuals[chosen], data.prompts[chosen], weight)
     n_rows = int((~np.isnan(data.scores)).sum())
     return Corrected(mean + shift, weight, int(chosen.sum()), n_rows, labelled, rest, unseen)
 
@@ -283,11 +258,9 @@ def _part(
     return mean, Part(math.sqrt(factor) * errors, dof, int((sizes > 0).sum()))
 
 
-def _unseen(residuals: Floats, weights: Floats, prompts: Ints, tuning: float) -> float:
+def _unseen(residuals: Floats, prompts: Ints, tuning: float) -> float:
     """Variance of the mean residual, which is in [-tuning, 1], with a prompt not seen yet."""
     width = 1.0 + tuning
-    # Weights with mean 1 are counts where all are equal.
-    counts = weights * weights.size
     codes = np.unique(prompts, return_inverse=True)[1].reshape(-1)
-    sums = np.bincount(codes, counts * (residuals + tuning) / width).astype(np.float64)
-    return width**2 * unseen_variance(sums, np.bincount(codes, counts).astype(np.float64))
+    sums = np.bincount(codes, (residuals + tuning) / width).astype(np.float64)
+    return width**2 * unseen_variance(sums, np.bincount(codes).astype(np.float64))

@@ -82,22 +82,16 @@ class PromptSums:
     @cached_property
     def win_matrix(self) -> Floats:
         """Shape (M, M): summed wins of the row's model over the column's."""
-        result: Floats = self.matrices(
-            self.by_pair(self.wins)[None], self.by_pair(self.counts)[None]
-        )[0]
+        wins, counts = self.by_pair(self.wins), self.by_pair(self.counts)
+        result = np.zeros((self.n_models, self.n_models))
+        result[self.first, self.second] = wins
+        result[self.second, self.first] = counts - wins
         return result
 
     @cached_property
     def model_counts(self) -> Floats:
         """Shape (n_prompts, M): comparisons that each model has on each prompt."""
         return self.by_model(self.counts, self.counts)
-
-    def matrices(self, wins: Floats, counts: Floats) -> Floats:
-        """Win matrices, shape (B, M, M), from B rows of pair sums, each of shape (B, P)."""
-        result = np.zeros((len(wins), self.n_models, self.n_models))
-        result[:, self.first, self.second] = wins
-        result[:, self.second, self.first] = counts - wins
-        return result
 
     def by_pair(self, values: Floats) -> Floats:
         """Values of cells, shape (C,), added up over prompts: shape (P,)."""

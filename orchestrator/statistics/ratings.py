@@ -21,6 +21,7 @@ from orchestrator.statistics.bradley_terry import (
     describe_gaps,
     fit_bradley_terry,
     grounded,
+    laplacian_of,
     to_elo,
 )
 from orchestrator.statistics.field import EQUAL, Field, field_of
@@ -135,8 +136,8 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
     if len(models) != n_models:
         raise StatisticsError(f"{len(models)} names for {n_models} models")
     wins = sums.win_matrix
-    fit = fit_bradley_terry(wins[None])
-    strengths = fit.strengths[0]
+    fit = fit_bradley_terry(wins)
+    strengths = fit.strengths
     field = field_of(sums, strengths)
     places = field.places()
     with np.errstate(invalid="ignore"):
@@ -157,7 +158,7 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
     together = np.fmin(together, np.fmin(above, above.T))
     better = above <= 1.0 - level
     notes = list(describe_gaps(wins, strengths, models))
-    if not fit.converged[0]:
+    if not fit.converged:
         notes.append(f"the fit stopped after {fit.n_iterations} steps without converging")
     return Ratings(
         to_elo(strengths),
@@ -336,7 +337,7 @@ class Forming:
         wins = np.zeros((n_models, n_models))
         wins[self._first, self._second] = self._sum[:n_pairs]
         wins[self._second, self._first] = self._sum[n_pairs:] - self._sum[:n_pairs]
-        strengths = fit_bradley_terry(wins[None]).strengths[0]
+        strengths = fit_bradley_terry(wins).strengths
         errors = self._errors(strengths)
         dof = from_powers(self._powers, self._n_clusters)
         quantiles = student.quantile(dof, level)
@@ -370,10 +371,9 @@ class Forming:
         scores[self._second, columns] = -inside
         scores[:, n_pairs:] = -scores[:, :n_pairs] * expected
         information = self._sum[n_pairs:] * inside * expected * (1.0 - expected)
-        laplacian = np.zeros((n_models, n_models))
-        laplacian[self._first, self._second] = laplacian[self._second, self._first] = -information
-        np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
-        bread = np.linalg.inv(grounded(laplacian[None], placed[None])[0])
+        weights = np.zeros((n_models, n_models))
+        weights[self._first, self._second] = weights[self._second, self._first] = information
+        bread = np.linalg.inv(grounded(laplacian_of(weights), placed))
         moved = bread @ scores
         variances = np.einsum("ik,kl,il->i", moved, self._moments, moved, optimize=True)
         summed = np.abs(moved)

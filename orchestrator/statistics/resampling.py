@@ -121,7 +121,7 @@ class Jackknifed:
             sizes=sizes,
         )
         interval, why = (None, found) if isinstance(found, str) else (found, None)
-        return Estimate(self.value, interval, sizes.size, method, why, int(sizes.sum()))
+        return Estimate(self.value, interval, sizes.size, method, why)
 
 
 @dataclass(frozen=True, slots=True)

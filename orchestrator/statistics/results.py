@@ -70,7 +70,6 @@ class Estimate:
         n: Clusters of prompts that it rests on; the prompts where each stands alone.
         method: Name of the interval's method.
         undefined: Why there is no value or no interval; None where there are both.
-        n_points: Points that it is of, where that is told; else 0.
     """
 
     value: float
@@ -78,7 +77,6 @@ class Estimate:
     n: int
     method: str
     undefined: str | None = None
-    n_points: int = 0
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -6,6 +6,7 @@ A new number is queued before whatever uses it, so it is committed with it or be
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Final
 from urllib.parse import quote
 
@@ -17,8 +18,8 @@ from orchestrator.errors import StoreError
 from orchestrator.records import UNKNOWN_ID, Generation, IntArray, Scored, TopLogprobs
 from orchestrator.store import blobs, reading
 from orchestrator.store.blobs import printable
-from orchestrator.store.entries import NameEntry, ServerEntry, StoredServer, TokensEntry, wall_ms
-from orchestrator.store.reading import Query
+from orchestrator.store.entries import NameEntry, ServerEntry, TokensEntry, wall_ms
+from orchestrator.store.reading import Query, StoredServer
 from orchestrator.wire import failures
 
 _MAX_NAME: Final = 200
@@ -169,7 +170,7 @@ def texts_of(query: Query, servers: Iterable[int]) -> _Tokens:
     found: _Tokens = {}
     differing: set[int] = set()
     for server in (NUMBERED, *servers):
-        for number, text in _of_server(query, server).items():
+        for number, text in _read(query, server)[0].items():
             if found.setdefault(number, text) != text:
                 differing.add(number)
     return {number: text for number, text in found.items() if number not in differing}
@@ -248,7 +249,7 @@ class Vocabulary:
 
     def _known_of(self, server: int) -> set[int]:
         if server not in self._known:
-            self._known[server] = set(_of_server(self._query, server))
+            self._known[server] = set(_read(self._query, server)[0])
         return self._known[server]
 
     def numbers_of(self, names: Sequence[bytes]) -> list[int]:
@@ -262,10 +263,10 @@ class Vocabulary:
                 self._numbers = {text: number for number, text in stored.items()}
                 self._next = next_number(stored, is_whole=is_whole)
             known = self._numbers
-            found = [known.get(name, UNKNOWN_ID) for name in names]
+            found = list(map(known.get, names, repeat(UNKNOWN_ID)))
             if UNKNOWN_ID in found:
                 self._number(names, known)
-                found = [known.get(name, UNKNOWN_ID) for name in names]
+                found = list(map(known.get, names, repeat(UNKNOWN_ID)))
         return found
 
     def _number(self, names: Sequence[bytes], known: dict[bytes, int]) -> None:
@@ -319,10 +320,6 @@ def _renumbered(places: IntArray, numbers: IntArray) -> IntArray:
     """Return numbers in the place of -2 - n, the n-th name; others become unknown."""
     found: IntArray = numbers[np.maximum(-places, 0)]
     return found
-
-
-def _of_server(query: Query, server: int) -> _Tokens:
-    return _read(query, server)[0]
 
 
 def _read(query: Query, server: int) -> tuple[_Tokens, bool]:

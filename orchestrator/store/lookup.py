@@ -218,16 +218,14 @@ class Held:
         """Make an outcome visible; False where its key has one, which stays."""
         key = entry.key
         with self._lock:
-            if key in self._recent.pending or self._is_committed(key):
+            known, recent = self._known(), self._recent
+            if key in recent.pending or key in recent.rows:
                 return False
-            self._recent.pending[key] = entry
-            self._known().add(key)
+            if key in known and self._query(IS_INDEXED, (key,)):
+                return False
+            recent.pending[key] = entry
+            known.add(key)
         return True
-
-    def _is_committed(self, key: bytes) -> bool:
-        if key not in self._known():
-            return False
-        return key in self._recent.rows or bool(self._query(IS_INDEXED, (key,)))
 
     def _known(self) -> KeyFilter:
         """All keys, read at the first question: a complete run asks none."""

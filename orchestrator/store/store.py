@@ -15,11 +15,11 @@ from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import codec, lookup, reading, schema, values
-from orchestrator.store.connections import Reader, Tables
+from orchestrator.store.connections import Reader, Tables, Writer
 from orchestrator.store.entries import (
+    Entry,
     MetaEntry,
     OutcomeEntry,
-    StoredServer,
     UnitEntry,
     failure_entry,
     tally_of,
@@ -29,7 +29,7 @@ from orchestrator.store.interning import Names, Servers, Vocabulary, texts_of
 from orchestrator.store.lending import Lent
 from orchestrator.store.lookup import Held, Recent
 from orchestrator.store.owner import Check, is_network_fs
-from orchestrator.store.reading import Readings
+from orchestrator.store.reading import Readings, StoredServer
 from orchestrator.store.values import (
     UNITS_AT_ONCE,
     end_adoption,
@@ -38,7 +38,6 @@ from orchestrator.store.values import (
     pack_rows,
     place,
 )
-from orchestrator.store.writer import Entry, Writer
 
 
 class Store(Readings):
@@ -48,6 +47,9 @@ class Store(Readings):
 
     All methods may be called from any thread. `put_*`, `server_id` and `set_meta` never wait;
     point reads take about 0.01 ms; the others are for start, end and displays.
+
+    Attributes:
+        vocabulary: Texts of tokens.
     """
 
     def __init__(self, path: Path, tables: Tables | None, recent: Recent) -> None:
@@ -58,7 +60,7 @@ class Store(Readings):
         self._query = self._reader.query
         self._names = Names(self._query, self._submit)
         self._servers = Servers(self._query, self._submit)
-        self._vocabulary = Vocabulary(self._query, self._submit)
+        self.vocabulary = Vocabulary(self._query, self._submit)
         self._meta = values.read(self._query)
         # Others may write while this one only reads, so nothing is known without asking.
         self._held = None if tables is None else Held(self._query, recent)
@@ -165,7 +167,7 @@ class Store(Readings):
             StoreError: If it can't be stored, or an earlier write failed.
         """
         if isinstance(outcome, Generation) and outcome.names:
-            outcome = self._vocabulary.numbered(outcome)
+            outcome = self.vocabulary.numbered(outcome)
         number, packed = self._names.number, codec.pack(outcome)
         failure, content = None, codec.compressible(packed)
         if isinstance(outcome, Failure):
@@ -190,7 +192,7 @@ class Store(Readings):
         """
         number = self._names.number
         if isinstance(lent.outcome, Generation) and lent.outcome.names:
-            outcome = self._vocabulary.numbered(lent.outcome)
+            outcome = self.vocabulary.numbered(lent.outcome)
             lent = lent._replace(outcome=outcome, packed=codec.encode(outcome, key))
         self._put(lent.entry(key, number(ask_kind), number(model), server, number("")))
 
@@ -226,24 +228,6 @@ class Store(Readings):
     def known_servers(self, model: str) -> list[Provenance]:
         """The servers that answered for a model, also those of other runs that lent outcomes."""
         return self._servers.known(model)
-
-    # -- tokens ------------------------------------------------------------------------------------
-
-    def put_tokens(self, server: int, texts: Mapping[int, bytes]) -> None:
-        """Keep the texts of a server's tokens by id; those that are kept stay as they are.
-
-        Raises:
-            StoreError: If an earlier write failed.
-        """
-        self._vocabulary.put(server, texts)
-
-    def keep_out(self, secret: str) -> None:
-        """Keep no text of a token that holds a key, or a long part of it; empty for none."""
-        self._vocabulary.keep_out(secret)
-
-    def known_tokens(self, server: int) -> frozenset[int]:
-        """The ids of a server's tokens whose texts are kept."""
-        return self._vocabulary.known(server)
 
     def tokens(self, model: str) -> dict[int, bytes]:
         """The texts of a model's tokens, by the numbers in its outcomes; see `store.interning`."""

@@ -53,12 +53,10 @@ def scores_frame(n_items=300):
 def rated(tmp_path):
     """A context over scores, and a file with labels of a random tenth of them."""
 
-    def make(n_labels=60, probability=None, **settings):
+    def make(n_labels=60, **settings):
         frame = scores_frame()
         chosen = np.random.default_rng(1).permutation(len(frame))[:n_labels]
         told = frame[chosen].select("item", "model", label="people")
-        if probability is not None:
-            told = told.with_columns(probability=pl.lit(probability))
         file = tmp_path / "labels.csv"
         told.write_csv(file)
         source = Source("rated", "rated", PLAIN, "rated", {"mean": 1})
@@ -112,13 +110,6 @@ def test_models_are_compared_on_the_prompts_that_they_share(rated):
     assert line["corrected"].value == pytest.approx(paired.value)
     assert paired.interval is not None
     assert line["corrected"].low == pytest.approx(paired.interval.low)
-
-
-def test_equal_probabilities_change_nothing_much(rated):
-    plain = lines(summarise(*rated(n_labels=120)[:2])[0])
-    chosen = lines(summarise(*rated(n_labels=120, probability=0.2)[:2])[0])
-    for one, two in zip(plain, chosen, strict=True):
-        assert two["corrected"].value == pytest.approx(one["corrected"].value, abs=0.05)
 
 
 def test_scores_of_another_scale_are_mapped(rated):
@@ -245,7 +236,7 @@ def test_the_order_in_which_a_pair_was_shown_does_not_matter(judged):
             "labels.csv:3: a second label of the same",
         ),
         ("item,model,turn,label", "i1,good,x,3", "labels.csv:2: the turn must be a number"),
-        ("item,model,label,probability", "i1,good,3,0", "the probability must be above 0"),
+        ("item,model,label,probability", "i1,good,3,0.5", "were not drawn at random alike"),
         ("code,label", "c1,3", "needs the key file labels.key.jsonl beside it"),
     ],
 )

@@ -17,7 +17,7 @@ from orchestrator.errors import DatasetError, UsageError
 from orchestrator.methods import pairwise_ranking
 from orchestrator.ranking.human_labels import fingerprint, key_path, read_human_labels, skipped_rows
 from orchestrator.ranking.labelled import Config
-from orchestrator.runner.interface.labelling import Draw, sheet_of, write_sheet
+from orchestrator.runner.interface.labelling import sheet_of, write_sheet
 from tests.summaries import judged as invented
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -103,7 +103,7 @@ def test_labels_reach_the_answers_that_were_shown(tmp_path, models, texts, seed,
     texts = [text.replace("\x00", "") for text in texts]
     context = context_of(models, texts)
     path, key = write_sheet(
-        sheet_of(context, Draw(n_labels=6, seed=seed)), tmp_path / "labels.csv", force=True
+        sheet_of(context, n_labels=6, seed=seed), tmp_path / "labels.csv", force=True
     )
     filled = spreadsheet(path, lambda rows: fill(rows[::-1] if turned else rows), **saved)
     found = {one.code: one for one in read_human_labels(path)}
@@ -124,9 +124,7 @@ def test_labels_reach_the_answers_that_were_shown(tmp_path, models, texts, seed,
 
 
 def test_no_cell_of_a_sheet_is_a_formula(tmp_path):
-    path, _ = write_sheet(
-        sheet_of(context_of(["a", "b"], list(NASTY)), Draw()), tmp_path / "labels.csv"
-    )
+    path, _ = write_sheet(sheet_of(context_of(["a", "b"], list(NASTY))), tmp_path / "labels.csv")
     rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""))
     assert not [cell for row in rows for cell in row if cell.lstrip()[:1] in {"=", "@"}]
     assert "\x1b" not in path.read_text(encoding="utf-8")
@@ -136,7 +134,7 @@ def test_the_seed_decides_rows_order_and_sides():
     context = context_of(["a", "b", "c"], ["one", "two", "three", "four"], n_items=30)
 
     def drawn(seed):
-        return sheet_of(context, Draw(n_labels=40, seed=seed))
+        return sheet_of(context, n_labels=40, seed=seed)
 
     first, again, other = drawn(1), drawn(1), drawn(2)
     assert first.rows.equals(again.rows)
@@ -158,7 +156,7 @@ LONG = [
 def sheet(tmp_path):
     """A sheet of six pairs on disk."""
     context = context_of(["good", "poor"], LONG, n_items=6)
-    path, _ = write_sheet(sheet_of(context, Draw(seed=3)), tmp_path / "labels.csv")
+    path, _ = write_sheet(sheet_of(context, seed=3), tmp_path / "labels.csv")
     return path
 
 
@@ -207,7 +205,7 @@ def test_a_wrong_label_is_named(sheet):
 def test_a_name_is_no_label_of_a_sheet_that_shows_none(tmp_path):
     """Model "2" may stand on the left: a label 2 means the answer on the right."""
     context = context_of(["1", "2"], LONG, n_items=6)
-    path, key = write_sheet(sheet_of(context, Draw()), tmp_path / "labels.csv")
+    path, key = write_sheet(sheet_of(context), tmp_path / "labels.csv")
     spreadsheet(path, lambda rows: [row | {"label": "2"} for row in rows])
     sides = [json.loads(line)["model_b"] for line in key.read_text().splitlines()]
     assert set(sides) == {"1", "2"}
@@ -236,7 +234,7 @@ def test_the_first_rows_alone_may_be_labelled(sheet):
 
 
 def test_an_existing_sheet_is_kept(sheet):
-    drawn = sheet_of(context_of(["good", "poor"], LONG), Draw())
+    drawn = sheet_of(context_of(["good", "poor"], LONG))
     with pytest.raises(UsageError, match="exists, and may hold labels; choose another name"):
         write_sheet(drawn, sheet)
     write_sheet(drawn, sheet, force=True)
@@ -247,38 +245,24 @@ def test_an_existing_sheet_is_kept(sheet):
 def test_a_run_without_a_judge_has_nothing_to_label():
     context = msgspec.structs.replace(context_of(["a", "b"], LONG), sources=[])
     with pytest.raises(UsageError, match="no method of this run judges answers"):
-        sheet_of(context, Draw())
+        sheet_of(context)
 
 
 def test_a_margin_draws_all_pairs_below_it_as_no_random_choice():
     context = context_of(["a", "b"], LONG, n_items=40)
     # The judge's share of item i is 0.1 + 0.02 i, so that its margin is |0.04 i - 0.8|.
-    drawn = sheet_of(context, Draw(n_labels=None, below=0.3))
+    drawn = sheet_of(context, n_labels=None, below=0.3)
     assert sorted(int(one["item"][1:]) for one in drawn.key) == list(range(13, 28))
     assert {round(one["probability"], 9) for one in drawn.key} == {1.0}
     with pytest.raises(UsageError, match="no pair of 'pairwise_ranking' has a margin below"):
-        sheet_of(context, Draw(below=0.0))
-    with pytest.raises(UsageError, match="takes all that are below"):
-        sheet_of(context, Draw(below=0.3, by="uncertainty"))
+        sheet_of(context, below=0.0)
 
 
 def test_a_verdict_that_is_kept_at_a_margin_is_not_drawn_below_it():
     context = context_of(["a", "b"], LONG, n_items=400)
     # By rounding, the margin of items 83 and 317 is the least bit below 0.468, as they are shown.
-    drawn = sheet_of(context, Draw(n_labels=None, below=0.468))
+    drawn = sheet_of(context, n_labels=None, below=0.468)
     assert sorted(int(one["item"][1:]) for one in drawn.key) == list(range(84, 317))
-
-
-def test_uncertain_pairs_are_drawn_more_often_with_their_chance():
-    context = context_of(["a", "b"], LONG, n_items=40)
-    drawn = sheet_of(context, Draw(n_labels=10, by="uncertainty"))
-    chances = {one["item"]: one["probability"] for one in drawn.key}
-    assert all(0 < chance <= 1 for chance in chances.values())
-    # The judge's share of item i is 0.1 + 0.02 i, so that it is least sure of item 20.
-    by_doubt = sorted(chances, key=lambda item: abs(int(item[1:]) - 20))
-    drawn_chances = [chances[item] for item in by_doubt]
-    assert drawn_chances == sorted(drawn_chances, reverse=True)
-    assert drawn_chances[0] > drawn_chances[-1]
 
 
 @given(TEXT)

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.analyses.selective import SelectiveAnalysis
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.context import Context, Source
-from orchestrator.errors import UsageError
+from orchestrator.errors import DatasetError, UsageError
 from orchestrator.methods import pairwise_ranking
 from orchestrator.ranking.labelled import Selective, kept_verdicts
 from orchestrator.report.generic import generic_json
@@ -140,7 +140,7 @@ def test_unequal_prompts_are_said_to_give_no_rate_of_all_verdicts(study):
 
 def test_labels_that_were_not_drawn_alike_are_refused(study):
     config, context, *_ = study(label="1,0.5", columns="item,model_a,model_b,label,probability")
-    with pytest.raises(UsageError, match="not chosen at random alike"):
+    with pytest.raises(DatasetError, match="not drawn at random alike"):
         summarise(config, context)
 
 

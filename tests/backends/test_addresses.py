@@ -15,7 +15,7 @@ from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import GenerateAsk
 from orchestrator.backend import Endpoint, base_url_fault, server_address
 from orchestrator.records import Failure, Generation, Message, Sampling
-from orchestrator.runner.probing.asking import Http, scan
+from orchestrator.runner.models.asking import Http, scan
 
 TRANSPORTS = (AiohttpTransport, OpenaiTransport)
 KEY = "sk-0123456789abcdef"

@@ -29,8 +29,8 @@ from orchestrator.errors import UsageError
 from orchestrator.network import trust
 from orchestrator.recipe.schema import ModelEntry
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, Scored, labels
-from orchestrator.runner.probing.asking import Http, Target
-from orchestrator.runner.probing.probe import probe_model
+from orchestrator.runner.models.asking import Http, Target
+from orchestrator.runner.models.probe import probe_model
 from tests.backends.kinds import kind_in
 from tests.fake.main import serving
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.recipe.load import load, loads
-from orchestrator.recipe.started import StartedModel, names_for, text_of
 from orchestrator.runner.commands import recipes as init_command
+from orchestrator.runner.commands.recipes import names_for, text_of
 from tests.terminals import Terminal
 
 
@@ -228,10 +228,10 @@ def test_a_key_goes_to_the_given_address_only_and_into_no_file(command, here, se
 def test_any_names_of_a_server_give_a_recipe_without_faults(tmp_path_factory, models):
     names = names_for(models)
     assert len(set(names)) == len(models)
-    made = tuple(
-        StartedModel(name, "http://127.0.0.1:1", model)
+    made = {
+        name: {"base_url": "http://127.0.0.1:1", "model": model}
         for name, model in zip(names, models, strict=True)
-    )
+    }
     text = text_of("x", made, names[-1], "everyday", is_path=False)
     recipe = loads(text.encode(), tmp_path_factory.getbasetemp() / "x.yaml")
     assert [one.model for one in recipe.models.values()] == models

@@ -3,13 +3,13 @@
 import io
 import json
 
-from orchestrator import contracts
+from orchestrator import contracts, plugins
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.runner.planning.prepare import open_dataset
 
 
 def opened(kind, **settings):
-    return open_dataset(PluginRef(kind, contracts.dataset(kind).Config(**settings)))
+    return open_dataset(PluginRef(kind, contracts.load(plugins.DATASETS, kind).Config(**settings)))
 
 
 def items(dataset):

@@ -18,12 +18,12 @@ needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared is abse
 BENCHMARKS = [
     kind
     for kind in plugins.kinds(DATASETS)
-    if contracts.dataset(kind).about is not None and kind != "huggingface"
+    if contracts.load(plugins.DATASETS, kind).about is not None and kind != "huggingface"
 ]
 
 
 def about(kind: str) -> About:
-    found = contracts.dataset(kind).about
+    found = contracts.load(plugins.DATASETS, kind).about
     assert found is not None
     return found
 

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator import contracts
+from orchestrator import contracts, plugins
 from orchestrator.ask import item_digest
 from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.dataset import from_items
@@ -26,7 +26,7 @@ def opened(folder, suffix="jsonl", rows=ROWS, **fields):
     write = {"jsonl": frame.write_ndjson, "json": frame.write_json, "csv": frame.write_csv}
     write.get(suffix, frame.write_parquet)(path)  # type: ignore[operator]
     settings = {"path": str(path), "fields": fields}
-    config = contracts.dataset(suffix).Config.model_validate(settings)
+    config = contracts.load(plugins.DATASETS, suffix).Config.model_validate(settings)
     return open_dataset(PluginRef(suffix, config))
 
 

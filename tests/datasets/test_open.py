@@ -36,7 +36,9 @@ def write(path, rows):
 
 def opened(path, **settings):
     kind = {"tsv": "csv"}.get(path.suffix[1:], path.suffix[1:])
-    config = contracts.dataset(kind).Config.model_validate({"path": str(path), **settings})
+    config = contracts.load(plugins.DATASETS, kind).Config.model_validate(
+        {"path": str(path), **settings}
+    )
     return open_dataset(PluginRef(kind, config))
 
 
@@ -290,7 +292,9 @@ def test_a_prompt_beside_a_conversation_is_an_error_until_one_is_named(tmp_path)
 
 
 def demo(**settings):
-    return open_dataset(PluginRef("demo", contracts.dataset("demo").Config(**settings)))
+    return open_dataset(
+        PluginRef("demo", contracts.load(plugins.DATASETS, "demo").Config(**settings))
+    )
 
 
 def test_the_demo_has_as_many_items_as_asked_each_with_its_answer():

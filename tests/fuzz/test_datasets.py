@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import strategies as st
 
-from orchestrator import contracts
+from orchestrator import contracts, plugins
 from orchestrator.ask import GenerateAsk
 from orchestrator.dataset import Dataset
 from orchestrator.dataset.labels import read_labels
@@ -71,7 +71,7 @@ KINDS = {".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv", ".par
 
 
 def opened(path: Path) -> Dataset:
-    kind = contracts.dataset(KINDS[path.suffix])
+    kind = contracts.load(plugins.DATASETS, KINDS[path.suffix])
     return kind(kind.Config.model_validate({"path": path.name})).open(path.parent)
 
 

@@ -57,14 +57,14 @@ def test_mean_and_spread_are_those_of_all_combinations(criteria):
     sums, p = enumerated(read, weights)
     score = score_rubric([read], read, weights)
     mean = float(sums @ p)
-    assert score.mean == pytest.approx(mean, abs=1e-9)
-    assert score.std == pytest.approx(math.sqrt(p @ (sums - mean) ** 2), abs=1e-6)
-    assert score.std <= score.std_high + 1e-9
-    assert sum(score.p) == pytest.approx(1.0)
+    assert score["mean"] == pytest.approx(mean, abs=1e-9)
+    assert score["std"] == pytest.approx(math.sqrt(p @ (sums - mean) ** 2), abs=1e-6)
+    assert score["std"] <= score["std_high"] + 1e-9
+    assert sum(score["p"]) == pytest.approx(1.0)
     # The grid keeps the mean; it adds a quarter of a squared point, and a little.
     grid = np.arange(101)
-    assert grid @ np.array(score.p) == pytest.approx(mean, abs=1e-6)
-    added = np.array(score.p) @ (grid - mean) ** 2 - score.std**2
+    assert grid @ np.array(score["p"]) == pytest.approx(mean, abs=1e-6)
+    added = np.array(score["p"]) @ (grid - mean) ** 2 - score["std"] ** 2
     assert -1e-6 <= added <= 0.3
 
 
@@ -74,8 +74,8 @@ def test_a_rubric_of_many_criteria_keeps_its_mean_and_spread():
     weights = rng.dirichlet(np.ones(12)).tolist()
     score = score_rubric([read], read, weights)
     grid = np.arange(101)
-    assert grid @ np.array(score.p) == pytest.approx(score.mean, abs=1e-9)
-    added = np.array(score.p) @ (grid - score.mean) ** 2 - score.std**2
+    assert grid @ np.array(score["p"]) == pytest.approx(score["mean"], abs=1e-9)
+    added = np.array(score["p"]) @ (grid - score["mean"]) ** 2 - score["std"] ** 2
     assert 0 <= added <= 0.3
 
 
@@ -83,17 +83,17 @@ def test_perfectly_dependent_criteria_reach_the_bound_of_the_spread():
     # Two criteria that always agree: the spread of the sum is that of either.
     read = [reading((0.5, 0.5))] * 2
     score = score_rubric([read], read, [0.5, 0.5])
-    assert score.std_high == pytest.approx(50.0)
-    assert score.std == pytest.approx(50.0 / math.sqrt(2))
+    assert score["std_high"] == pytest.approx(50.0)
+    assert score["std"] == pytest.approx(50.0 / math.sqrt(2))
 
 
 def test_replies_that_agree_within_show_their_dependence():
     # In one reply both criteria are certain and good, in the other certain and bad.
     good, bad = reading((0.0, 1.0)), reading((1.0, 0.0))
     score = score_rubric([[good, good], [bad, bad]], [reading((0.5, 0.5))] * 2, [0.5, 0.5])
-    assert score.mean == pytest.approx(50.0)
-    assert score.std == pytest.approx(50.0)
-    assert (score.p[0], score.p[100], score.p[50]) == pytest.approx((0.5, 0.5, 0.0))
+    assert score["mean"] == pytest.approx(50.0)
+    assert score["std"] == pytest.approx(50.0)
+    assert (score["p"][0], score["p"][100], score["p"][50]) == pytest.approx((0.5, 0.5, 0.0))
 
 
 def test_weights_of_llm_as_a_verifier_are_equal():
@@ -102,7 +102,7 @@ def test_weights_of_llm_as_a_verifier_are_equal():
     score = score_rubric(
         [[reading(p), reading((0.25, 0.75))]], [reading(p), reading((0.25, 0.75))], [0.5, 0.5]
     )
-    assert score.mean == pytest.approx(100 * (0.5 + 0.75) / 2)
+    assert score["mean"] == pytest.approx(100 * (0.5 + 0.75) / 2)
 
 
 def test_labels_stand_at_their_values():
@@ -142,8 +142,8 @@ def test_a_bounded_label_widens_the_bounds():
     assert read is not None
     assert not read.distribution.exact
     score = score_rubric([[read]], [read], [1.0])
-    assert score.low == pytest.approx(0.0)
-    assert score.high == pytest.approx(100 * math.exp(-3) / (0.6 + math.exp(-3)))
+    assert score["mean_low"] == pytest.approx(0.0)
+    assert score["mean_high"] == pytest.approx(100 * math.exp(-3) / (0.6 + math.exp(-3)))
 
 
 def test_lengths_must_agree():

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from launch import _sglang_main, llamacpp, sglang, vllm
-from launch._log import likely_cause
+from launch._foreign import ForeignLaunch
 from launch._spec import beside
+from launch._supervisor import likely_cause
 from orchestrator.errors import LaunchError
 from orchestrator.serving import ServedModel
 from tests.launch.kinds import kind_in
@@ -55,7 +56,7 @@ def test_sglang_is_deterministic_on_request_only():
 
 
 def test_sglang_states_numbers_before_the_temperature():
-    found = sglang.environment(sglang.Config(gpus=(0, 2), env={"X": "1"}))
+    found = sglang.SglangLaunch(sglang.Config(gpus=(0, 2), env={"X": "1"})).environment()
     assert found["SGLANG_RETURN_ORIGINAL_LOGPROB"] == "1"
     assert (found["CUDA_VISIBLE_DEVICES"], found["X"]) == ("0,2", "1")
 
@@ -215,10 +216,11 @@ def test_likely_causes_of_a_start_that_failed(log, words):
     ],
 )
 def test_a_server_that_is_placed_takes_these_gpus_and_that_share(module, options_of, split, share):
-    config = kind_in(module)(module.Config()).placed(("1", "3"), 0.4).config
-    found = options(options_of(config))
+    placed = kind_in(module)(module.Config()).placed(("1", "3"), 0.4)
+    found = options(options_of(placed.config))
     assert (found[split], found[share]) == ("2", "0.4")
-    assert module.environment(config)["CUDA_VISIBLE_DEVICES"] == "1,3"
+    assert isinstance(placed, ForeignLaunch)
+    assert placed.environment()["CUDA_VISIBLE_DEVICES"] == "1,3"
 
 
 @pytest.mark.parametrize("module", [sglang, vllm])

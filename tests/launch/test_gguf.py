@@ -64,14 +64,14 @@ def test_values_lengths_and_tensors_are_those_that_were_written(tmp_path):
     assert header.values["llama.block_count"] == LAYERS
     assert header.values["llama.attention.layer_norm_rms_epsilon"] == pytest.approx(1e-5)
     assert header.lengths["tokenizer.ggml.tokens"] == WORDS
-    assert len(header.tensors) == 3 + LAYERS * len(SHAPES)
-    assert header.tensors["blk.1.ffn_up.weight"] == 4 * HIDDEN * INNER
+    assert len(header.places) == 3 + LAYERS * len(SHAPES)
+    assert header.places["blk.1.ffn_up.weight"].n_bytes == 4 * HIDDEN * INNER
 
 
 def test_tensors_are_as_large_as_the_gguf_package_finds_them(tmp_path):
     file = write(tmp_path / "m.gguf", quantised=True)
     known = {one.name: int(one.n_bytes) for one in gguf.GGUFReader(file).tensors}
-    assert _gguf.read(file).tensors == known
+    assert {name: one.n_bytes for name, one in _gguf.read(file).places.items()} == known
 
 
 def test_the_input_table_is_not_on_the_gpu(tmp_path):

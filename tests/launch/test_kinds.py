@@ -210,11 +210,14 @@ def test_what_is_left_to_vllm_is_not_on_its_command_line():
     ],
 )
 def test_vllm_settings_become_its_environment(settings, expected):
-    assert vllm.environment(vllm.Config(**settings)).items() >= expected.items()
+    assert vllm.VllmLaunch(vllm.Config(**settings)).environment().items() >= expected.items()
 
 
 def test_what_is_left_to_vllm_is_not_in_its_environment():
-    assert not {"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"} & vllm.environment(vllm.Config()).keys()
+    assert (
+        not {"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"}
+        & vllm.VllmLaunch(vllm.Config()).environment().keys()
+    )
 
 
 @pytest.mark.parametrize(
@@ -260,7 +263,7 @@ def test_a_vllm_server_that_is_placed_is_split_over_its_gpus_and_takes_its_share
     command = vllm.argv(config, "vllm", ServedModel("m", "/m"), 1)
     found = dict(itertools.pairwise(command))
     assert (found["--tensor-parallel-size"], found["--gpu-memory-utilization"]) == ("2", "0.4")
-    assert vllm.environment(config)["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert vllm.VllmLaunch(config).environment()["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
 @pytest.mark.parametrize(
@@ -297,10 +300,10 @@ def test_an_adapter_is_part_of_a_vllm_models_identity(tmp_path):
 
 def test_without_a_vllm_program_it_is_said_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("launch._settings.PROJECT", tmp_path)
+    monkeypatch.setattr("launch._spec.PROJECT", tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LaunchError, match=r"make vllm"):
-        vllm.find_command(vllm.Config())
+        vllm.VllmLaunch(vllm.Config()).find_command()
 
 
 def test_the_own_venv_of_vllm_is_found_beside_the_project(tmp_path, monkeypatch):
@@ -309,8 +312,8 @@ def test_the_own_venv_of_vllm_is_found_beside_the_project(tmp_path, monkeypatch)
     program.write_text("#!/bin/sh\n")
     program.chmod(0o700)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("launch._settings.PROJECT", tmp_path)
-    assert vllm.find_command(vllm.Config()) == str(program)
+    monkeypatch.setattr("launch._spec.PROJECT", tmp_path)
+    assert vllm.VllmLaunch(vllm.Config()).find_command() == str(program)
 
 
 def test_a_server_starts_without_a_warning_of_the_interpreter():

@@ -20,6 +20,10 @@ def argv(**settings: object) -> list[str]:
     return list(llamacpp.argv(config, "/bin/llama-server", model, 4242))
 
 
+def environment(**settings):
+    return llamacpp.LlamacppLaunch(llamacpp.Config(**settings)).environment()
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -54,14 +58,20 @@ def test_what_is_left_to_the_server_is_not_on_its_command_line():
 
 
 def test_it_is_kept_off_the_network_and_has_no_cache_in_main_memory():
-    found = llamacpp.environment(llamacpp.Config())
+    found = environment()
     assert (found["LLAMA_ARG_OFFLINE"], found["LLAMA_ARG_CACHE_RAM"]) == ("1", "0")
-    assert llamacpp.environment(llamacpp.Config(env={"LLAMA_ARG_CACHE_RAM": "64"})) != found
+    assert (
+        llamacpp.LlamacppLaunch(llamacpp.Config(env={"LLAMA_ARG_CACHE_RAM": "64"})).environment()
+        != found
+    )
 
 
 def test_it_sees_the_gpus_named():
-    assert "CUDA_VISIBLE_DEVICES" not in llamacpp.environment(llamacpp.Config())
-    assert llamacpp.environment(llamacpp.Config(gpus=(1, 3)))["CUDA_VISIBLE_DEVICES"] == "1,3"
+    assert "CUDA_VISIBLE_DEVICES" not in llamacpp.LlamacppLaunch(llamacpp.Config()).environment()
+    assert (
+        llamacpp.LlamacppLaunch(llamacpp.Config(gpus=(1, 3))).environment()["CUDA_VISIBLE_DEVICES"]
+        == "1,3"
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,25 +193,25 @@ def test_a_file_that_is_no_gguf_is_refused(tmp_path):
 
 def test_without_a_program_it_is_said_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("launch._settings.PROJECT", tmp_path)
+    monkeypatch.setattr("launch._spec.PROJECT", tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LaunchError, match=r"set_up_llamacpp\.py"):
-        llamacpp.find_command(llamacpp.Config())
+        llamacpp.LlamacppLaunch(llamacpp.Config()).find_command()
 
 
 def test_the_program_beside_the_project_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("launch._settings.PROJECT", tmp_path)
+    monkeypatch.setattr("launch._spec.PROJECT", tmp_path)
     (tmp_path / ".llamacpp").mkdir()
     program = tmp_path / ".llamacpp" / "llama-server"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    assert llamacpp.find_command(llamacpp.Config()) == str(program)
+    assert llamacpp.LlamacppLaunch(llamacpp.Config()).find_command() == str(program)
 
 
 def test_a_server_that_is_placed_sees_its_gpu_and_has_all_layers_there():
     config = llamacpp.LlamacppLaunch(llamacpp.Config()).placed(("3",), 0.4).config
-    found = llamacpp.environment(config)
+    found = llamacpp.LlamacppLaunch(config).environment()
     assert found["CUDA_VISIBLE_DEVICES"] == "3"
     assert (found["LLAMA_ARG_SPLIT_MODE"], found["LLAMA_ARG_MAIN_GPU"]) == ("none", "0")
     command = list(llamacpp.argv(config, "llama-server", ServedModel("m", "/m.gguf"), 1))
@@ -210,7 +220,7 @@ def test_a_server_that_is_placed_sees_its_gpu_and_has_all_layers_there():
 
 def test_a_server_on_several_gpus_has_equal_shares_of_its_layers_on_each():
     config = llamacpp.LlamacppLaunch(llamacpp.Config(n_gpu_layers=7)).placed(("1", "3"), 0.4).config
-    found = llamacpp.environment(config)
+    found = llamacpp.LlamacppLaunch(config).environment()
     assert found["CUDA_VISIBLE_DEVICES"] == "1,3"
     assert (found["LLAMA_ARG_SPLIT_MODE"], found["LLAMA_ARG_TENSOR_SPLIT"]) == ("layer", "1,1")
     assert config.n_gpu_layers == 7

@@ -115,7 +115,7 @@ def test_vllm_is_told_its_gpus_and_its_share(tmp_path):
     pairs = list(itertools.pairwise(command))
     assert ("--gpu-memory-utilization", "0.45") in pairs
     assert ("--tensor-parallel-size", "2") in pairs
-    assert vllm.environment(placed)["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert vllm.VllmLaunch(placed).environment()["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
 def test_the_embedded_server_needs_no_gpu_unless_told_so(tmp_path):

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from launch import embedded, fake, llamacpp, sglang, vllm
-from launch._settings import find_program
+from launch._spec import find_program
 from orchestrator import plugins
 from orchestrator.errors import LaunchError, RecipeError
 from orchestrator.recipe.load import loads
@@ -99,9 +99,9 @@ def test_a_set_up_in_the_working_directory_is_named_and_not_run(tmp_path, monkey
     program.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("launch._settings.PROJECT", tmp_path / "elsewhere")
+    monkeypatch.setattr("launch._spec.PROJECT", tmp_path / "elsewhere")
     with pytest.raises(LaunchError, match=r"there is one in '\.venv-vllm/bin/vllm' here"):
-        vllm.find_command(vllm.Config())
+        vllm.VllmLaunch(vllm.Config()).find_command()
 
 
 def test_the_setting_that_does_the_same_is_named():

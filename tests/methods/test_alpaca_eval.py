@@ -7,9 +7,10 @@ from pydantic import ValidationError
 
 from orchestrator.ask import ChooseAsk
 from orchestrator.methods import alpaca_eval as method
-from orchestrator.methods.alpaca_eval import is_switched, preference
+from orchestrator.methods.alpaca_eval import is_switched
 from orchestrator.records import Choice, Generation, Unit
 from tests.methods.harness_judge import ITEM, ONE_TURN, rows_of
+from tests.oracles.alpaca_eval import preference
 
 UNIT = Unit(ONE_TURN, ("a", "base"), "judge")
 TEMPLATE = """<|im_start|>system

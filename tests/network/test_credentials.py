@@ -13,7 +13,7 @@ from backends._transport import Reply, whole
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
 from orchestrator.network import proxy_of
-from orchestrator.runner.probing.asking import Http
+from orchestrator.runner.models.asking import Http
 
 PUBLIC = "http://models.example"
 NETRC = """machine models.example login me password from-netrc

@@ -14,7 +14,7 @@ from orchestrator import network
 from orchestrator.backend import Endpoint
 from orchestrator.network import FREE_BYTES
 from orchestrator.records import Failure
-from orchestrator.runner.probing.asking import Http
+from orchestrator.runner.models.asking import Http
 from tests.network.hostile import ATTACKS, ENDLESS, HEAD, attacking
 from tests.network.watched import Watched
 

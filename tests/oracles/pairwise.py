@@ -1,7 +1,5 @@
 """Pairwise judgments of n pairs at once, with numpy: a second, independent way to them."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -11,23 +9,8 @@ from orchestrator.judgment.pairwise import BINARY_ATOL, BINARY_RTOL, MEAN_GUARD,
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class PairJudgments:
-    """`PairJudgment` of n pairs at once: arrays of shape (n,), float64."""
-
-    prefer_ab: Floats
-    prefer_ba: Floats
-    prefer: Floats
-    mean_pre: Floats
-    mean_post: Floats
-    mode_pre: Floats
-    mode_post: Floats
-    median_pre: Floats
-    median_post: Floats
-
-
-def judge_pairs(p_ab: ArrayLike, p_ba: ArrayLike) -> PairJudgments:
-    """The judgments of n pairs.
+def judge_pairs(p_ab: ArrayLike, p_ba: ArrayLike) -> dict[str, Floats]:
+    """The judgments of n pairs, by the names of `judge_pair`: arrays of shape (n,), float64.
 
     Args:
         p_ab: Shape (n, 2h+1), with A presented first.
@@ -40,18 +23,18 @@ def judge_pairs(p_ab: ArrayLike, p_ba: ArrayLike) -> PairJudgments:
     missing = np.isnan(symmetric).any(axis=1)
     prefer_ab = prefer_first(first)
     prefer_ba = 1.0 - prefer_first(second)
-    columns = (
-        prefer_ab,
-        prefer_ba,
-        0.5 * (prefer_ab + prefer_ba),
-        scaled_means(symmetric),
-        0.5 * (scaled_means(first) - scaled_means(second)),
-        np.sign(modes(symmetric)),
-        _combined(modes(first), modes(second)),
-        np.sign(medians(symmetric)),
-        _combined(medians(first), medians(second)),
-    )
-    return PairJudgments(*(np.where(missing, np.nan, column) for column in columns))
+    columns = {
+        "prefer_a_ab": prefer_ab,
+        "prefer_a_ba": prefer_ba,
+        "prefer_a": 0.5 * (prefer_ab + prefer_ba),
+        "mean_pre": scaled_means(symmetric),
+        "mean_post": 0.5 * (scaled_means(first) - scaled_means(second)),
+        "mode_pre": np.sign(modes(symmetric)),
+        "mode_post": _combined(modes(first), modes(second)),
+        "median_pre": np.sign(medians(symmetric)),
+        "median_post": _combined(medians(first), medians(second)),
+    }
+    return {name: np.where(missing, np.nan, column) for name, column in columns.items()}
 
 
 def symmetrised(p_ab: ArrayLike, p_ba: ArrayLike) -> Floats:

@@ -32,7 +32,7 @@ def test_a_number_beyond_all_numbers_is_no_log_probability(number):
 def test_a_name_of_thousands_of_digits_is_no_id(name):
     found = chat(reply(ENTRY.replace('"a"', json.dumps(name), 1)))
     assert found is not None
-    assert found.positions[0].drawn.token_id is None
+    assert found.positions[0].drawn.id is None
 
 
 def test_an_entry_that_is_no_object_spoils_the_ids_and_nothing_else():

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from orchestrator.frames import FrameFiles
-from orchestrator.runner.results import cache
-from orchestrator.runner.results.cache import RANKINGS, rankings_of
+from orchestrator.runner.results import tables
 from orchestrator.runner.results.frames import analyse
+from orchestrator.runner.results.tables import RANKINGS, rankings_of
 from orchestrator.statistics.results import Thresholds
 
 CODE = (
@@ -27,7 +27,7 @@ def calls(monkeypatch):
         found.append(options)
         return analyse(*args, **options)
 
-    monkeypatch.setattr(cache, "analyse", counted)
+    monkeypatch.setattr(tables, "analyse", counted)
     return found
 
 
@@ -86,20 +86,20 @@ def test_other_clusters_are_computed(folder, calls):
 
 def test_another_version_of_the_code_computes_them(folder, calls, monkeypatch):
     found_in(folder)
-    monkeypatch.setattr(cache, "code_digest", lambda: b"another")
+    monkeypatch.setattr(tables, "code_digest", lambda: b"another")
     found_in(folder)
     assert len(calls) == 2
 
 
 @pytest.mark.parametrize("module", [*CODE, "summaries/deep/x.py"])
 def test_the_code_is_that_of_the_statistics(module, tmp_path, monkeypatch):
-    for name in (*(f"{folder}/deep/x.py" for folder in cache._FOLDERS), *cache._MODULES, *CODE):
+    for name in (*(f"{folder}/deep/x.py" for folder in tables._FOLDERS), *tables._MODULES, *CODE):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("before")
     monkeypatch.setattr(resources, "files", lambda _: tmp_path)
-    before = cache.code_digest.__wrapped__()
+    before = tables.code_digest.__wrapped__()
     (tmp_path / module).write_text("after")
-    assert cache.code_digest.__wrapped__() != before
+    assert tables.code_digest.__wrapped__() != before
 
 
 def test_judgments_that_come_meanwhile_are_not_kept_as_those_before(folder, judgments, monkeypatch):
@@ -107,7 +107,7 @@ def test_judgments_that_come_meanwhile_are_not_kept_as_those_before(folder, judg
         judgments.head(40).write_parquet(folder / "judgments.parquet")
         return analyse(frames, **options)
 
-    monkeypatch.setattr(cache, "analyse", late)
+    monkeypatch.setattr(tables, "analyse", late)
     found_in(folder)
     assert not (folder / RANKINGS).exists()
 
@@ -118,7 +118,7 @@ def test_what_is_damaged_is_computed(folder, calls, has_checksum):
     content = (folder / RANKINGS).read_bytes().replace(b'"rank": 1', b'"rank": "first"')
     if has_checksum:
         body = content.partition(b"\n")[2]
-        content = cache.checksum(body) + b"\n" + body
+        content = tables.checksum(body) + b"\n" + body
     (folder / RANKINGS).write_bytes(content)
     assert repr(found_in(folder)) == expected
     assert len(calls) == 2

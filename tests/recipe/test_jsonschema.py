@@ -5,10 +5,10 @@ import jsonschema
 import pytest
 
 from orchestrator import plugins
-from orchestrator.recipe.jsonschema import json_schema
 from orchestrator.recipe.load import available, load
 from orchestrator.recipe.source import parse_bytes
 from tools.recipe_reference import replaced
+from tools.recipe_schema import json_schema
 
 SCHEMA_FILE = Path(__file__).parents[2] / "recipes" / "schema.json"
 RECIPE = {

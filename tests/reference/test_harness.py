@@ -3,9 +3,10 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.judgment.harness import critique_llm, mt_bench
-from orchestrator.methods import alpaca_eval
+from orchestrator.judgment.harness import mt_bench
+from orchestrator.judgment.harness._reading import Winner
 from orchestrator.statistics.length import head_to_head
+from tests.oracles.alpaca_eval import preference
 
 
 def nan_is_none(values):
@@ -29,7 +30,7 @@ def test_ratings_that_fastchat_misreads_or_calls_minus_one_are_missing(reference
 
 def test_winners_as_fastchat_reads_them(reference):
     inputs, outputs = reference("mtbench.parse_winner")
-    read = [mt_bench.published_winner(text) for text in inputs["texts"]]
+    read = [mt_bench.published_winner(text) or "error" for text in inputs["texts"]]
     assert read == outputs["winner"]
 
 
@@ -45,8 +46,7 @@ def test_a_verdict_that_fastchat_misreads_or_calls_an_error_is_missing(reference
 def test_preferences_from_alternatives(reference):
     inputs, outputs = reference("alpaca.logprob_parser")
     read = [
-        alpaca_eval.preference(top.get("m", np.nan), top.get("M", np.nan))
-        for top in inputs["top_logprobs"]
+        preference(top.get("m", np.nan), top.get("M", np.nan)) for top in inputs["top_logprobs"]
     ]
     for ours, theirs in zip(read, nan_is_none(outputs["preference_1to2"]), strict=True):
         assert ours == (None if theirs is None else pytest.approx(theirs, abs=1e-9))
@@ -80,7 +80,12 @@ def test_overall_of_align_bench_is_a_macro_average(reference, align_bench_overal
 
 def test_agreement_and_consistency_over_swapped_pairs(reference):
     inputs, outputs = reference("critique.pairwise")
-    first, second, labels = zip(*inputs["(pred order1, pred order2, label)"], strict=True)
-    found = critique_llm.pairwise_agreement(first, second, labels)
-    assert found.agreement == pytest.approx(outputs["agreement"], abs=1e-9)
-    assert found.consistency == pytest.approx(outputs["consistency"], abs=1e-9)
+    winners: list[Winner] = ["A", "B", "tie"]
+    pairs = [
+        (winners[one], mt_bench.swapped(winners[two]), winners[label])
+        for one, two, label in inputs["(pred order1, pred order2, label)"]
+    ]
+    same = [one == two for one, two, _ in pairs]
+    right = [one == two == label for one, two, label in pairs]
+    assert np.mean(right) == pytest.approx(outputs["agreement"], abs=1e-9)
+    assert np.mean(same) == pytest.approx(outputs["consistency"], abs=1e-9)

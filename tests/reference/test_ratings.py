@@ -21,7 +21,7 @@ def test_bradley_terry(reference):
     inputs, outputs = reference("bt.1")
     wins = wins_of(inputs["battles"])
     assert wins.tolist() == outputs["wins_matrix"]
-    fit = fit_bradley_terry(wins[None])
-    assert fit.strengths[0] == pytest.approx(outputs["strength_natural_mean0"], abs=1e-9)
-    elo = to_elo(fit.strengths)[0]
+    fit = fit_bradley_terry(wins)
+    assert fit.strengths == pytest.approx(outputs["strength_natural_mean0"], abs=1e-9)
+    elo = to_elo(fit.strengths)
     assert elo == pytest.approx(outputs["elo_scale_400/ln10_mean1000"], abs=1e-7)

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from orchestrator.runner.interrupts import DRAINS, DeferredInterrupts, deferred_interrupts
+from orchestrator.runner.event_loop import DRAINS, DeferredInterrupts, deferred_interrupts
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_who_ignores_ctrl_c_goes_on_ignoring_it():
 
 
 def test_a_broken_stderr_is_no_fault(monkeypatch):
-    monkeypatch.setattr("orchestrator.runner.interrupts._STDERR", 1_000_000)
+    monkeypatch.setattr("orchestrator.runner.event_loop._STDERR", 1_000_000)
     late = DeferredInterrupts()
     late.begin()
     late(signal.SIGINT, None)

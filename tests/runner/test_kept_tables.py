@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.contracts.context import Context
 from orchestrator.frames import FrameFiles
-from orchestrator.runner.results import cache, tables
-from orchestrator.runner.results.cache import Keeping
+from orchestrator.runner.results import tables
+from orchestrator.runner.results.tables import Keeping
 from orchestrator.summaries.pointwise import PointwiseRatingSummary
 from tests.crossed import LONG
 from tests.summaries import judged
@@ -127,7 +127,7 @@ def test_what_is_damaged_is_computed(folder, calls):
     (key,) = kept
     kept[key][0]["rows"] = 3
     content = json.dumps(kept).encode()
-    (folder / ".numbers").write_bytes(cache.checksum(content) + b"\n" + content)
+    (folder / ".numbers").write_bytes(tables.checksum(content) + b"\n" + content)
     assert repr(tables_of(folder)) == expected
     assert len(calls) == 2
     assert (folder / ".numbers").read_bytes() == whole

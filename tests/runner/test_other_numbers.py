@@ -11,8 +11,8 @@ from orchestrator.probing.record import ProbeRecord
 from orchestrator.records import Failure
 from orchestrator.runner import api
 from orchestrator.runner.interface.merging import merge
+from orchestrator.runner.servers import connections as doubts
 from orchestrator.runner.servers import fleet
-from orchestrator.runner.servers import verification as doubts
 from orchestrator.store import values
 from tests.e2e.runs import MODELS, write_recipe
 from tests.inside import fake_server

@@ -9,7 +9,6 @@ from orchestrator.errors import StatisticsError
 from orchestrator.statistics.elo import (
     Battles,
     bootstrap_elo,
-    rate_elo,
     sequential_elo,
 )
 from orchestrator.statistics.resampling import Resampling
@@ -93,74 +92,19 @@ def test_what_stands_for_no_battle_changes_nothing():
     np.testing.assert_array_equal(sequential_elo(fought, padded), sequential_elo(fought))
 
 
-def test_one_seed_gives_one_result(rng):
+def test_one_seed_gives_one_result_whatever_the_chunks(rng, monkeypatch):
     fought = peers(rng, 10, (0.5, 0.0, -0.5))
-    one, two = (rate_elo(fought, Resampling(50, np.random.default_rng(4))) for _ in range(2))
-    np.testing.assert_array_equal(one.values, two.values)
-    np.testing.assert_array_equal(one.low, two.low)
-
-
-def test_results_do_not_depend_on_the_chunks(rng, monkeypatch):
-    fought = peers(rng, 12, (0.5, 0.0, -0.5))
-    one = rate_elo(fought, Resampling(60, np.random.default_rng(4)))
+    one = np.array(bootstrap_elo(fought, Resampling(50, np.random.default_rng(4))))
     monkeypatch.setattr("orchestrator.statistics.elo._CHUNK_CELLS", 500)
-    two = rate_elo(fought, Resampling(60, np.random.default_rng(4)))
-    np.testing.assert_array_equal(one.order_low, two.order_low)
-    np.testing.assert_array_equal(one.high, two.high)
+    two = np.array(bootstrap_elo(fought, Resampling(50, np.random.default_rng(4))))
+    np.testing.assert_array_equal(one, two)
 
 
 def test_better_models_are_rated_higher(rng):
-    found = rate_elo(peers(rng, 40, (1.0, 0.0, -1.0)), Resampling(200, rng))
-    assert list(np.argsort(-found.values)) == [0, 1, 2]
-    assert found.low[0] > found.high[2]
-    assert np.all(found.order_low < found.values)
-    assert np.all(found.values < found.order_high)
-
-
-def test_interval_over_prompts_shrinks_with_them_and_the_spread_over_orders_does_not(rng):
-    few, many = (
-        rate_elo(peers(rng, n, (0.3, 0.0, -0.3)), Resampling(400, rng)) for n in (250, 1000)
-    )
-    assert np.all(many.high - many.low < 0.75 * (few.high - few.low))
-    assert np.all(many.order_high - many.order_low > 0.9 * (few.order_high - few.order_low))
-
-
-def test_repeated_battles_of_a_prompt_are_no_evidence(rng):
-    """The same votes five times over: the interval over prompts stays, at the same K and length."""
-    fought = peers(rng, 80, (0.3, 0.0, -0.3))
-    fifth = np.repeat(np.arange(16) * 5, 5)[fought.prompts]
-    copied = fifth * 3 + np.arange(fought.n) % 3
-    same = Battles(fifth, fought.first, fought.second, 3, fought.score[copied])
-    alone = rate_elo(fought, Resampling(600, rng))
-    together = rate_elo(same, Resampling(600, rng))
-    assert np.mean(together.high - together.low) > 1.4 * np.mean(alone.high - alone.low)
-
-
-def test_wins_ties_and_battles_are_counted():
-    found = rate_elo(battles("A>B A<B B=C C>A"), Resampling(20, np.random.default_rng(0)))
-    assert found.wins.tolist() == [1, 1, 1]
-    assert found.ties.tolist() == [0, 1, 1]
-    assert found.n_battles.tolist() == [3, 3, 2]
-
-
-def test_two_prompts_give_no_interval():
-    found = rate_elo(battles("A>B A<C"), Resampling(20, np.random.default_rng(0)))
-    assert np.isnan(found.low).all()
-    assert "2 prompts" in found.notes[0]
-
-
-def test_prompts_that_all_say_the_same_give_no_interval():
-    fought = battles(" ".join(["A>B"] * 30), n_models=2)
-    found = rate_elo(fought, Resampling(50, np.random.default_rng(0)))
-    assert np.isnan(found.low).all()
-    assert found.notes
-
-
-def test_published_convention_has_no_interval_over_prompts(rng):
-    fought = peers(rng, 40, (0.5, 0.0, -0.5))
-    found = bootstrap_elo(fought, Resampling(200, rng))
-    np.testing.assert_allclose(found.values, rate_elo(fought, Resampling(200, rng)).values, atol=15)
-    assert np.isnan(found.low).all()
+    values, low, high = bootstrap_elo(peers(rng, 40, (1.0, 0.0, -1.0)), Resampling(200, rng))
+    assert list(np.argsort(-values)) == [0, 1, 2]
+    assert low[0] > high[2]
+    assert np.all((low < values) & (values < high))
 
 
 @pytest.mark.parametrize(
@@ -177,5 +121,5 @@ def test_a_thousand_orders_of_the_published_size_take_seconds(rng):
     fought = peers(rng, 79, np.linspace(1, -1, 9))
     assert fought.n == 36 * 7 * 79
     begin = time.perf_counter()
-    rate_elo(fought, Resampling(1000, rng))
+    bootstrap_elo(fought, Resampling(1000, rng))
     assert time.perf_counter() - begin < 60

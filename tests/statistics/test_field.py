@@ -33,7 +33,7 @@ def test_a_pair_is_tested_by_the_mean_preference_for_each_over_all_others(seed, 
     rng = np.random.default_rng(seed)
     x = rng.random((n, n_models * (n_models - 1) // 2))
     sums = compared(x)
-    strengths = fit_bradley_terry(sums.win_matrix[None]).strengths[0]
+    strengths = fit_bradley_terry(sums.win_matrix).strengths
     field = field_of(sums, strengths)
     first, second = np.triu_indices(n_models, 1)
     share = np.zeros((n, n_models))

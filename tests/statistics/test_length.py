@@ -9,7 +9,6 @@ from orchestrator.errors import StatisticsError
 from orchestrator.statistics.length import (
     PENALTIES,
     Gamed,
-    difficulties_from_predictions,
     head_to_head,
     length_controlled_win_rate,
     predicted_preference,
@@ -150,18 +149,3 @@ def test_rows_of_one_prompt_are_resampled_together(rng):
     assert alone.win_rate == together.win_rate
     width = [one.interval.high - one.interval.low for one in (alone, together)]
     assert width[1] == pytest.approx(np.sqrt(3) * width[0], rel=0.3)
-
-
-def test_difficulties_are_solved_for_where_the_coefficients_are_known(rng):
-    hard = rng.normal(size=50)
-    weights = np.array([[-0.5, 1.1], [-2.0, 0.4]])
-    predicted = sigmoid(weights[:, :1] + weights[:, 1:] * hard)
-    np.testing.assert_allclose(difficulties_from_predictions(predicted, weights), hard)
-    again = difficulties_from_predictions(predicted)
-    np.testing.assert_allclose(again, (hard - hard.mean()) / hard.std())
-
-
-@pytest.mark.parametrize("predicted", [[[0.5, 0.5]], [[0.0, 0.5]], [[0.5, np.nan]], [[]]])
-def test_predictions_that_tell_no_difficulty_are_refused(predicted):
-    with pytest.raises(StatisticsError):
-        difficulties_from_predictions(np.array(predicted))

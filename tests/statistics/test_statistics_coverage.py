@@ -1,4 +1,4 @@
-"""Intervals of means, shares, correlations, kappas and Elo cover at their level, by simulation."""
+"""Intervals of means, shares, correlations and kappas cover at their level, by simulation."""
 
 import math
 import runpy
@@ -46,10 +46,6 @@ def test_means_are_in_doubt_where_students_interval_is_short():
     assert shortfall(held, 0.015) <= 0
     rare, _, _ = BENCHMARK["in_doubt"]("log-normal", 20, 400)
     assert rare >= 0.8
-
-
-def test_elo_intervals_cover_over_prompts():
-    assert shortfall(BENCHMARK["simulate_elo"](20, 3, 60), 0.015) <= 0
 
 
 # The benchmark does 2,000 studies of each; here as many as find what is wrong by two points.

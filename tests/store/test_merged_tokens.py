@@ -29,7 +29,7 @@ def make(
                 key(at), "generate", "judge", outcome,
                 server=number, prompt_hash=key(-at), attempts=1, latency_s=0.1,
             )  # fmt: skip
-        store.put_tokens(number, ids or {})
+        store.vocabulary.put(number, ids or {})
     return path
 
 

@@ -189,9 +189,9 @@ def test_folders_above_a_run_are_not_made_for_everybody_to_write(tmp_path: Path)
 def test_a_command_of_another_user_is_not_obeyed(tmp_path: Path) -> None:
     told: list[control.Command] = []
 
-    def obey(command: control.Command) -> control.Answer:
+    def obey(command: control.Command) -> str:
         told.append(command)
-        return control.Answer("")
+        return ""
 
     with RunDirectory.lock(tmp_path / "run") as held:
         command = held.control / "1.json"

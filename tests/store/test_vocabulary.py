@@ -92,21 +92,21 @@ def test_texts_of_ids_belong_to_their_server(run):
     with opened(run) as store:
         first = store.server_id(MODEL, SERVER)
         other = store.server_id("other 00", SERVER)
-        store.put_tokens(first, {7: b" the", 8: b"\xe2\x80"})
-        store.put_tokens(first, {7: b" never"})
-        store.put_tokens(other, {7: b"x"})
-        assert store.known_tokens(first) == {7, 8}
+        store.vocabulary.put(first, {7: b" the", 8: b"\xe2\x80"})
+        store.vocabulary.put(first, {7: b" never"})
+        store.vocabulary.put(other, {7: b"x"})
+        assert store.vocabulary.known(first) == {7, 8}
     with opened(run) as store:
-        assert store.known_tokens(first) == {7, 8}
+        assert store.vocabulary.known(first) == {7, 8}
         assert store.tokens(MODEL) == {7: b" the", 8: b"\xe2\x80"}
         assert store.tokens("other 00") == {7: b"x"}
 
 
 def test_an_id_that_two_servers_of_a_model_spell_differently_is_not_spelled(run):
     with opened(run) as store:
-        store.put_tokens(store.server_id(MODEL, SERVER), {7: b"x", 8: b"y"})
+        store.vocabulary.put(store.server_id(MODEL, SERVER), {7: b"x", 8: b"y"})
         changed = Provenance(backend="openai", base_url="http://127.0.0.1:2", model="m")
-        store.put_tokens(store.server_id(MODEL, changed), {7: b"other", 8: b"y"})
+        store.vocabulary.put(store.server_id(MODEL, changed), {7: b"other", 8: b"y"})
         assert store.tokens(MODEL) == {8: b"y"}
 
 
@@ -132,9 +132,9 @@ def test_texts_over_the_limit_are_not_kept(run):
     with opened(run) as store:
         put(store, 1, drawn("a", "x" * (interning.MOST_BYTES + 1)))
         server = store.server_id(MODEL, SERVER)
-        store.put_tokens(server, {7: b"x" * (interning.MOST_BYTES + 1), 8: b"y", -5: b"z"})
+        store.vocabulary.put(server, {7: b"x" * (interning.MOST_BYTES + 1), 8: b"y", -5: b"z"})
         assert texts(store, 1) == ["a", None]
-        assert store.known_tokens(server) == {8}
+        assert store.vocabulary.known(server) == {8}
 
 
 @pytest.mark.parametrize("shown", ["{key}", " {key}\n", "Bearer {key}", "{part}", " {part}"])
@@ -142,11 +142,11 @@ def test_texts_that_hold_a_key_or_a_long_part_of_it_are_not_kept(run, shown):
     key = "sk-0123456789/abcdef"
     text = shown.format(key=key, part=key[4:12])
     with opened(run) as store:
-        store.keep_out(key)
-        store.put_tokens(1, {5: text.encode(), 6: b"abcdef"})
+        store.vocabulary.keep_out(key)
+        store.vocabulary.put(1, {5: text.encode(), 6: b"abcdef"})
         put(store, 1, drawn(text, "abcdef"))
         assert texts(store, 1) == [None, "abcdef"]
-        assert store.known_tokens(1) == {6}
+        assert store.vocabulary.known(1) == {6}
     with closing(sqlite3.connect(run / "store.sqlite")) as connection:
         kept = b"".join(blob for (blob,) in connection.execute("SELECT texts FROM token"))
     assert b"abcdef" in kept
@@ -161,9 +161,11 @@ def test_texts_that_hold_a_key_or_a_long_part_of_it_are_not_kept(run, shown):
 def test_a_key_is_not_kept_as_texts_and_addresses_spell_it(run, shown):
     key = 'sk-01234"6789/\\abcdef'
     with opened(run) as store:
-        store.keep_out(f"another-secret-value\n{key}")
-        store.put_tokens(1, {5: shown(key).encode(), 6: b"x another-secret-value", 7: b"abcdef"})
-        assert store.known_tokens(1) == {7}
+        store.vocabulary.keep_out(f"another-secret-value\n{key}")
+        store.vocabulary.put(
+            1, {5: shown(key).encode(), 6: b"x another-secret-value", 7: b"abcdef"}
+        )
+        assert store.vocabulary.known(1) == {7}
 
 
 @pytest.mark.parametrize("repaired", [False, True])
@@ -187,7 +189,7 @@ def test_a_lost_row_leaves_outcomes_and_gives_its_numbers_to_no_other_text(run, 
 def test_texts_survive_the_repair_of_a_store(run):
     path = run / "store.sqlite"
     with opened(run) as store:
-        store.put_tokens(store.server_id(MODEL, SERVER), {7: b"x"})
+        store.vocabulary.put(store.server_id(MODEL, SERVER), {7: b"x"})
         put(store, 1, drawn("a", "b"))
         put(store, 2, drawn("c"))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -8,7 +8,10 @@ says why. What the released code reads is asked for by its name (`convention`).
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+Winner = Literal["A", "B", "tie"]
+"""Of two answers, in the order shown."""
 
 NUMBER: Final = r"\d++(?:\.\d*+)?+"
 r"""Possessive, so that a long run of digits is read once: the published `\d+\.?\d*` backtracks

@@ -9,23 +9,22 @@ text has a verdict only where all matches agree.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final, Literal
 
-from orchestrator.judgment.harness._reading import NUMBER, Match, Reading, agreed, on_scale
+from orchestrator.judgment.harness._reading import NUMBER, Match, Reading, Winner, agreed, on_scale
 
 LOW: Final = 1.0
 HIGH: Final = 10.0
 UNPARSED: Final = {"auto_j": 0.0, "selfeval": 5.0}
-UNPARSED_DECISION: Final = -1
-DECISIONS: Final = ("response 1", "response 2", "tie")
-"""Response 1 is better (0), response 2 is better (1), equal (2)."""
+_DECISIONS: Final[Mapping[str, Winner]] = {"response 1": "A", "response 2": "B", "tie": "tie"}
 
 _BEFORE_RATING: Final = "Rating: [["
 _BEFORE_DECISION: Final = "final decision is "
 _RATING = re.compile(rf"\s{{0,4}}({NUMBER})\s{{0,4}}\]\]")
 _RATINGS = re.compile(rf"Rating: \[\[\s{{0,4}}({NUMBER})\s{{0,4}}\]\]")
 _FIRST_LINE = re.compile(rf"\s{{0,8}}({NUMBER})[ \t]{{0,8}}(?=\r?\n|\Z)")
-_DECIDED = re.compile(rf"{_BEFORE_DECISION}\s*+(?i:({'|'.join(DECISIONS)}))?")
+_DECIDED = re.compile(rf"{_BEFORE_DECISION}\s*+(?i:({'|'.join(_DECISIONS)}))?")
 
 
 def published_rating(text: str, convention: Literal["auto_j", "selfeval"]) -> float:
@@ -63,18 +62,11 @@ def rating_match(text: str) -> re.Match[str] | None:
     return None if start < 0 else _RATING.match(text, start + len(_BEFORE_RATING))
 
 
-def published_decision(text: str) -> int:
-    """The verdict of a comparison, 0, 1, or 2 for a tie, after the last "final decision is".
-
-    It is -1 for no decision.
-    """
+def published_decision(text: str) -> Winner | None:
+    """The verdict of a comparison after the last "final decision is"; None for none (-1 there)."""
     start = decision_start(text)
-    if start >= 0:
-        said = text[start : start + 20].lower()
-        for decision, name in enumerate(DECISIONS):
-            if said.startswith(name):
-                return decision
-    return UNPARSED_DECISION
+    said = text[start : start + 20].lower() if start >= 0 else ""
+    return next((winner for name, winner in _DECISIONS.items() if said.startswith(name)), None)
 
 
 def read_decision(text: str) -> Reading:
@@ -83,7 +75,7 @@ def read_decision(text: str) -> Reading:
     if not announced or announced[-1].group(1) is None:
         return Reading()
     found = [
-        Match(DECISIONS.index(one.group(1).lower()), one.start(), *one.span(1))
+        Match(_DECISIONS[one.group(1).lower()], one.start(), *one.span(1))
         for one in announced
         if one.group(1) is not None
     ]

@@ -1,4 +1,4 @@
-"""CritiqueLLM: pointwise scores, pairwise labels over both orders, and its correlations.
+"""CritiqueLLM: pointwise scores, and labels of pairs.
 
 Source: Ke et al. 2024, "CritiqueLLM" (arXiv 2311.18702), and its code (commit e1e0241b).
 
@@ -7,21 +7,16 @@ label, both of which it counts. `convention="critique_llm"` does the same. Witho
 verdict only where all matches agree.
 """
 
-import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
-from orchestrator.judgment.harness._reading import NUMBER, Match, Reading, agreed, on_scale
+from orchestrator.judgment.harness._reading import NUMBER, Match, Reading, Winner, agreed, on_scale
 
 LOW: Final = 0.0
 HIGH: Final = 10.0
 UNPARSED_SCORE: Final = 5.0
-UNPARSED_LABEL: Final = -1
-LABELS: Final = ("助手1", "助手2", "质量相当")
-"""Assistant 1 is better (0), assistant 2 is better (1), equal (2)."""
+LABELS: Final[Mapping[str, Winner]] = {"助手1": "A", "助手2": "B", "质量相当": "tie"}
 BEFORE_LABEL: Final = "{'综合比较结果': '"
 AFTER_LABEL: Final = "'}"
 _LABEL = re.compile(f"{re.escape(BEFORE_LABEL)}({'|'.join(LABELS)}){re.escape(AFTER_LABEL)}")
@@ -60,63 +55,20 @@ def _first(patterns: Sequence[re.Pattern[str]], text: str) -> re.Match[str] | No
     return next((match for one in patterns if (match := one.search(text))), None)
 
 
-def published_label(text: str) -> int:
-    """The verdict of a comparison: 0 assistant 1, 1 assistant 2, 2 equal.
+def published_label(text: str) -> tuple[str, Winner | None]:
+    """The label of a comparison, the first in their order that is found, and its verdict.
 
-    It is the first label that is found, in their order; -1 for none.
+    Without a label it is ("", None), where the code has -1.
     """
-    for label, name in enumerate(LABELS):
-        if BEFORE_LABEL + name + AFTER_LABEL in text:
-            return label
-    return UNPARSED_LABEL
+    found = (name for name in LABELS if BEFORE_LABEL + name + AFTER_LABEL in text)
+    label = next(found, "")
+    return label, LABELS.get(label)
 
 
 def read_label(text: str) -> Reading:
     """The one label of a comparison."""
     found = [
-        Match(LABELS.index(one.group(1)), one.start(), *one.span(1), AFTER_LABEL)
+        Match(LABELS[one.group(1)], one.start(), *one.span(1), AFTER_LABEL)
         for one in _LABEL.finditer(text)
     ]
     return agreed(text, found)
-
-
-def swapped(label: int | None) -> int | None:
-    """A verdict of the swapped order in the view of the first."""
-    return label if label is None or label > 1 else 1 - label
-
-
-class PairwiseAgreement(msgspec.Struct, frozen=True):
-    """Over pairs judged in both orders; the shares are nan for no pair.
-
-    Attributes:
-        agreement: Share where both orders say the same and it is the label.
-        consistency: Share where both orders say the same.
-        n: Pairs with both verdicts.
-        n_missing: Pairs without; they are in no share.
-    """
-
-    agreement: float
-    consistency: float
-    n: int
-    n_missing: int
-
-
-def pairwise_agreement(
-    first: Sequence[int | None], second: Sequence[int | None], labels: Sequence[int]
-) -> PairwiseAgreement:
-    """Agreement with labels and consistency of verdicts in both orders (also Auto-J's).
-
-    `first` and `labels` are in order 1, 2; `second` are verdicts with the answers in order 2, 1, as
-    the judge saw them.
-    """
-    n = consistent = right = 0
-    for one, two, label in zip(first, second, labels, strict=True):
-        if one is None or two is None:
-            continue
-        n += 1
-        consistent += one == swapped(two)
-        right += one == swapped(two) == label
-    missing = len(labels) - n
-    if not n:
-        return PairwiseAgreement(math.nan, math.nan, 0, missing)
-    return PairwiseAgreement(right / n, consistent / n, n, missing)

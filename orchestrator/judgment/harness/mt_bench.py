@@ -12,18 +12,17 @@ number in single brackets is announced as the rating; a rating outside the scale
 """
 
 import re
-from typing import Final, Literal
+from typing import Final
 
 from orchestrator.judgment.harness._reading import (
     AMBIGUOUS,
     NUMBER,
     Match,
     Reading,
+    Winner,
     agreed,
     on_scale,
 )
-
-Winner = Literal["A", "B", "tie"]
 
 LOW: Final = 1.0
 HIGH: Final = 10.0
@@ -74,15 +73,15 @@ def rating_match(text: str) -> re.Match[str] | None:
     return _RATING.search(text) or _RATING_BACKUP.search(text)
 
 
-def published_winner(text: str) -> Winner | Literal["error"]:
-    """The verdict of one game that FastChat reads; "error" for none.
+def published_winner(text: str) -> Winner | None:
+    """The verdict of one game that FastChat reads; None where it says "error".
 
     "[[A]]" is looked for before "[[B]]" before "[[C]]", wherever they stand.
     """
     for written, winner in _VERDICTS:
         if written in text:
             return winner
-    return "error"
+    return None
 
 
 def read_winner(text: str) -> Reading:

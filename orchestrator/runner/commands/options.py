@@ -330,12 +330,6 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
                 type=float,
             ),
             _value("--method NAME", "method whose judgments are labelled (default: the first)"),
-            _value(
-                "--by",
-                "choose rows at random (default), or more often where the judge is unsure",
-                choices=["random", "uncertainty"],
-                default="random",
-            ),
             _value("--seed S", "seed of the choice (default: 0)", type=int, default=0),
             _flag("--force", "overwrite a sheet, and labels that it holds"),
         ),

@@ -6,7 +6,7 @@ import keyword
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Final
@@ -21,34 +21,30 @@ from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
 from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import RECIPE_SUFFIXES, available, loads
 from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
-from orchestrator.recipe.started import BUNDLED, StartedModel, names_for, text_of
-from orchestrator.report import tables
+from orchestrator.report import calls
 from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, safe_line, say, write_to
+from orchestrator.runner.event_loop import run_to_end
+from orchestrator.runner.models.asking import USUAL, Found, scan
 from orchestrator.runner.planning.prepare import prepare
-from orchestrator.runner.probing.asking import USUAL, Found, scan
 from orchestrator.runner.servers.connections import key_in
-from orchestrator.runner.session.event_loop import run_to_end
 
 
 def recipes(options: argparse.Namespace) -> int:
     """List the recipes that come with the project."""
-    rows = [(path, _description(path)) for path in available()]
+    rows = []
+    for path in available():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        said = (line.partition(":")[2].strip() for line in lines if line.startswith("description:"))
+        rows.append((path, next(said, "")))
     if options.json:
         found = [
             {"name": path.stem, "description": about, "file": str(path)} for path, about in rows
         ]
         write_to(sys.stdout, json.dumps(found) + "\n")
     else:
-        print_to(sys.stdout, tables.listing([(path.stem, about) for path, about in rows]))
+        print_to(sys.stdout, calls.listing([(path.stem, about) for path, about in rows]))
     return EXIT_COMPLETE
-
-
-def _description(path: Path) -> str:
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.startswith("description:"):
-            return line.removeprefix("description:").strip()
-    return ""
 
 
 def copy(options: argparse.Namespace) -> int:
@@ -132,7 +128,7 @@ def init(options: argparse.Namespace) -> int:
     judge = _judge(models, options.judge, asks=asks)
     dataset = options.dataset
     if dataset is None:
-        default = _DEFAULT_DATASET if models[0].base_url else _BUNDLED_DATASET
+        default = _BUNDLED_DATASET if models == BUNDLED else _DEFAULT_DATASET
         question = f"Questions: a file, or a dataset such as {_DEFAULT_DATASET}"
         dataset = _ask(question, default) if asks else default
     name, is_path = _dataset(dataset, to)
@@ -184,7 +180,7 @@ def _search(options: argparse.Namespace) -> list[Found]:
     return found
 
 
-def _models(found: Sequence[Found], options: argparse.Namespace) -> tuple[StartedModel, ...]:
+def _models(found: Sequence[Found], options: argparse.Namespace) -> "Started":
     """The models of the servers that were found; the bundled ones if there are none."""
     pairs = [(one, model) for one in found for model in one.models]
     if options.model:
@@ -200,26 +196,25 @@ def _models(found: Sequence[Found], options: argparse.Namespace) -> tuple[Starte
         return BUNDLED
     kinds = plugins.kinds(plugins.BACKENDS)
     names = names_for(model for _, model in pairs)
-    return tuple(
-        StartedModel(
-            name=name,
-            base_url=one.base_url,
-            model=model,
-            # "openai" is what a server is called that does not say more; a run asks again.
-            backend=one.kind if one.kind in kinds and one.kind != "openai" else "",
-            api_key_env=options.api_key_env or "",
-        )
-        for name, (one, model) in zip(names, pairs, strict=True)
-    )
+    models = {}
+    for name, (one, model) in zip(names, pairs, strict=True):
+        models[name] = {"base_url": one.base_url, "model": model}
+        # "openai" is what a server is called that does not say more; a run asks again.
+        if one.kind in kinds and one.kind != "openai":
+            models[name]["backend"] = one.kind
+        if options.api_key_env:
+            models[name]["api_key_env"] = options.api_key_env
+    return models
 
 
 # -- questions -------------------------------------------------------------------------------------
 
 
-def _asked_models(models: tuple[StartedModel, ...]) -> tuple[StartedModel, ...]:
-    for number, one in enumerate(models, 1):
-        at = f" at {one.base_url}" if one.base_url else " (bundled)"
-        say(f"  {number}  {one.name}{at}")
+def _asked_models(models: "Started") -> "Started":
+    names = list(models)
+    for number, name in enumerate(names, 1):
+        url = models[name].get("base_url")
+        say(f"  {number}  {name}{f' at {url}' if url else ' (bundled)'}")
     while True:
         said = _ask("Models to use, judge included: numbers with commas, or all", "all")
         if said == "all":
@@ -228,26 +223,26 @@ def _asked_models(models: tuple[StartedModel, ...]) -> tuple[StartedModel, ...]:
         if all(part.isascii() and part.isdecimal() for part in numbers):
             chosen = sorted({int(part) for part in numbers})
             if chosen[0] >= 1 and chosen[-1] <= len(models):
-                return tuple(models[number - 1] for number in chosen)
+                return {names[number - 1]: models[names[number - 1]] for number in chosen}
         say(f"expected numbers from 1 to {len(models)}, such as 1,2")
 
 
-def _judge(models: Sequence[StartedModel], given: str | None, *, asks: bool) -> str:
+def _judge(models: "Started", given: str | None, *, asks: bool) -> str:
     """The name of the judge in the recipe: that of the option, of the answer, or the last."""
-    names = {one.name: one.name for one in models} | {
-        one.model: one.name for one in models if one.model
-    }
+    listed = list(models)
+    of_servers = {one["model"]: name for name, one in models.items() if "model" in one}
+    names = dict(zip(listed, listed, strict=True)) | of_servers
     if given is not None:
         if given not in names:
             raise UsageError(f"no server has the judge {given!r}{nearest(given, names)}")
         return names[given]
-    default = models[-1].name
+    default = listed[-1]
     if not asks or len(models) == 1:
         return default
     while (said := _ask("Model that judges the others", default)) not in names:
         number = int(said) if said.isascii() and said.isdecimal() else 0
         if 1 <= number <= len(models):
-            return models[number - 1].name
+            return listed[number - 1]
         say(f"no model {said!r}{nearest(said, names)}")
     return names[said]
 
@@ -269,6 +264,143 @@ def _dataset(given: str, to: Path) -> tuple[str, bool]:
         return given, False
     raise UsageError(f"{given!r} is no file and no kind of dataset{nearest(given, kinds)}")
 
+
+# -- the text of a first recipe, with comments -----------------------------------------------------
+
+# Longest name of a model in such a recipe; `model` keeps the server's name whole.
+_MOST_NAME: Final = 40
+# Models beside the judge that are too few to be compared without it.
+_MOST_ALONE: Final = 2
+_WORDS: Final = frozenset({"true", "false", "null"})
+
+
+Started = Mapping[str, Mapping[str, str]]
+"""Settings of each model of a first recipe by its name in the recipe; none for a bundled one."""
+BUNDLED: Final[Started] = {name: {} for name in ("novice", "apprentice", "expert", "judge")}
+"""Models of a recipe for which no server was found."""
+
+
+def names_for(models: Iterable[str]) -> list[str]:
+    """Return names that a recipe may use, one for each name on a server, all different.
+
+    `Qwen/Qwen3-8B` becomes `Qwen3-8B`; a second one `Qwen3-8B-2`. A file loses `.gguf`.
+    """
+    found: list[str] = []
+    for model in models:
+        short = re.sub(r"[^A-Za-z0-9_.-]+", "-", model.rstrip("/").rpartition("/")[2])
+        short = short.removesuffix(".gguf")
+        short = short.strip("-.")[:_MOST_NAME] or "model"
+        name, number = short, 1
+        while name in found:
+            number += 1
+            name = f"{short}-{number}"
+        found.append(name)
+    return found
+
+
+def text_of(name: str, models: Started, judge: str, dataset: str, *, is_path: bool) -> str:
+    """Return the recipe as YAML with comments.
+
+    Args:
+        name: Of the recipe and its run.
+        models: At least one.
+        judge: Name of one of them.
+        dataset: A path relative to the recipe, or a kind of dataset.
+        is_path: Whether `dataset` is a path.
+    """
+    parts = [
+        f"name: {name}",
+        "description: A first comparison of models, written by `orchestrator init`.",
+        "seed: 0",
+        "",
+        *_lines_of(models),
+        "",
+        *_dataset_lines(dataset, is_path=is_path),
+        "",
+        *_methods(judge, models),
+        "",
+        "# Stop before more is spent; raise it and run the same command to continue.",
+        "budget: {requests: 100000}",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _lines_of(models: Started) -> list[str]:
+    if models == BUNDLED:
+        return [
+            "# No server was found, so these are small models that come with orchestrator and run",
+            "# on this machine. To evaluate models on a server:",
+            '#   mine: {base_url: "http://127.0.0.1:8000", model: my-org/my-model}',
+            "models:",
+            *(f'  {name}: {{server: embedded, weights: "bundled:{name}"}}' for name in models),
+        ]
+    lines = [
+        "# Names are free to choose; `model` is the name on the server. A hosted endpoint gets",
+        "# `api_key_env: VARIABLE`, and `price: {input: 0.5, output: 1.5}` per million tokens.",
+        "models:",
+    ]
+    for name, settings in models.items():
+        said = {**settings, **{key: _quoted(settings[key]) for key in ("base_url", "model")}}
+        shown = ", ".join(f"{key}: {value}" for key, value in said.items())
+        lines.append(f"  {_key(name)}: {{{shown}}}")
+    return lines
+
+
+def _dataset_lines(dataset: str, *, is_path: bool) -> list[str]:
+    if is_path:
+        return [
+            "# If columns have other names: fields: {prompt: COLUMN, reference: COLUMN}",
+            f"dataset: {{path: {_quoted(dataset)}}}",
+        ]
+    return [
+        "# A bundled dataset; `orchestrator list datasets` lists all. Your own, one a line",
+        '# as {"question": "…", "answer": "…"}: dataset: {path: questions.jsonl}',
+        f"dataset: {{kind: {dataset}}}",
+    ]
+
+
+def _methods(judge: str, models: Started) -> list[str]:
+    others = [name for name in models if name != judge]
+    is_bundled = models == BUNDLED
+    # Whose labels are read from the alternatives of one token.
+    plain = () if is_bundled else [name for name in models if "backend" not in models[name]]
+    kind = "pairwise_ranking" if len(models) > 1 else "pointwise"
+    most = 24 if is_bundled else 512
+    compares = "compares each two answers in both orders"
+    lines = [
+        f"# The judge {'grades each answer' if kind == 'pointwise' else compares}.",
+        "# Its verdict is read from the probabilities of its labels; if the server gives them,",
+        "# `orchestrator servers probe` says.",
+    ]
+    if len(others) < _MOST_ALONE:
+        lines += [
+            "# It judges its own answers too, which favours them: another model is a better judge."
+        ]
+    lines += ["methods:", f"  - kind: {kind}", f"    judges: [{_key(judge)}]"]
+    if len(others) < _MOST_ALONE:
+        lines += [f"    candidates: [{', '.join(map(_key, models))}]"]
+    if judge in plain and kind == "pairwise_ranking":
+        lines += ["    labels: two        # A and B; servers of a known kind read five labels too"]
+    if is_bundled:
+        lines += ["    prompt: compact    # the only prompt that the bundled judge knows"]
+    return [*lines, f"    answer: {{max_tokens: {most}, temperature: 0}}"]
+
+
+def _key(name: str) -> str:
+    """A name as a key; in quotes if YAML could take it for a number or a truth value."""
+    is_plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{3,}", name) and name.lower() not in _WORDS
+    return name if is_plain else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    """A text in double quotes; YAML, unlike JSON, joins no surrogates to a character."""
+    written = json.dumps(text, ensure_ascii=False)
+    return "".join(
+        one if one.isprintable() and one <= "\uffff" else f"\\U{ord(one):08x}" for one in written
+    )
+
+
+# -- plug-ins --------------------------------------------------------------------------------------
 
 _TEMPLATES: Final = Path(__file__).parents[2] / "templates"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 from urllib.parse import parse_qsl, quote, urlencode
 
+import msgspec
 from rich.console import RenderableType
 
 from orchestrator import numbers
@@ -26,7 +27,7 @@ from orchestrator.runner import api
 from orchestrator.runner.commands.messages import Said, run_path, show, write_files
 from orchestrator.runner.interface import exporting
 from orchestrator.runner.interface.exporting import TextFormat, Wanted
-from orchestrator.runner.interface.labelling import READ, Draw, draw_sheet, write_sheet
+from orchestrator.runner.interface.labelling import READ, sheet_of, write_sheet
 
 
 def report(options: argparse.Namespace) -> int:
@@ -174,7 +175,6 @@ def compare(options: argparse.Namespace) -> int:
     """Compare runs, or parts of runs, on common items."""
     found = api.compare(
         *map(run_path, options.compared),
-        by=options.by,
         match=options.match,
         scores=options.score,
         baseline=options.baseline,
@@ -243,8 +243,13 @@ def labels(options: argparse.Namespace) -> int:
     if warning := result.completeness.words():
         Said().complain(warning)
     n = options.n or (100 if options.below is None else None)
-    draw = Draw(options.method, n, options.seed, options.by, options.below)
-    sheet = draw_sheet(result, draw)
+    sheet = sheet_of(
+        msgspec.structs.replace(result.context, name="labels"),
+        method=options.method,
+        n_labels=n,
+        seed=options.seed,
+        below=options.below,
+    )
     path, key = write_sheet(sheet, Path(options.to), force=options.force)
     what, form = ("pair", "1, 2 or tie") if sheet.is_pairs else ("answer", "a number")
     analysis = {"kind": "human_labels", "labels": str(path), "method": sheet.method}

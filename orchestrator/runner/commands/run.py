@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE, EXIT_INTERRUPTED, EXIT_PARTIAL, RunInUseError
 from orchestrator.runner.commands.messages import Said, show, write_files
+from orchestrator.runner.event_loop import deferred_interrupts
 from orchestrator.runner.interface.checking import directory_of, prepared_from
-from orchestrator.runner.interrupts import deferred_interrupts
-from orchestrator.runner.run import run_prepared
+from orchestrator.runner.run import Call, run_prepared
 from orchestrator.runner.servers.slurm_chain import HANDS_ON, is_handed_on
 from orchestrator.runner.session.session import HandedOn
 
@@ -63,9 +63,9 @@ def _result(options: argparse.Namespace, said: Said) -> "Result | HandedOn":
 
     A job whose first node was lost is begun again by Slurm, while its client may live on there.
     """
-    names = [name for name in run_prepared.__kwdefaults__ or () if name in options]
+    names = [name for name in Call.__struct_fields__ if name in options]
     settings = {name: getattr(options, name) for name in names}
-    settings["display"] = options.display or ("none" if options.quiet else None)
+    call = Call(**settings | {"display": options.display or ("none" if options.quiet else None)})
     waits = False
     while True:
         try:
@@ -76,7 +76,7 @@ def _result(options: argparse.Namespace, said: Said) -> "Result | HandedOn":
                     options.recipe, options.overrides, options.limit, allow_code=options.allow_code
                 )
                 run_dir = directory_of(options.run_dir, prepared.recipe.run_name)
-            return run_prepared(prepared, run_dir, **settings)
+            return run_prepared(prepared, run_dir, call)
         except RunInUseError as error:
             if HANDS_ON not in os.environ:
                 raise

@@ -206,7 +206,14 @@ def repair(options: argparse.Namespace) -> int:
         said = directory.last_outcome
         with Store.open(directory.store_path, read_only=True) as store:
             missing = missing_notes(store, directory, said)
-            mended += [*_recipe_mended(directory, store), *_items_mended(directory)]
+            mended += _recipe_mended(directory, store)
+        try:
+            check_items(directory)
+        except StoreError:
+            aside = files.set_aside(directory.results / f"{ITEMS}.parquet").name
+            mended.append(
+                f"{aside} is damaged: `orchestrator run` with the same recipe rewrites it"
+            )
     lines = [*_salvaged(found), *mended, *missing]
     if found.damaged is None and len(lines) == 1:
         confirm(f"{path}: {lines[0]}")
@@ -229,16 +236,6 @@ def _recipe_mended(directory: RunDirectory, store: Store) -> list[str]:
             return [f"the recipe in {file.name} is damaged, and kept as {aside.name}: {again}"]
     files.write(file, text.encode(), durable=True)
     return [f"the recipe in {file.name} was damaged, and is restored"]
-
-
-def _items_mended(directory: RunDirectory) -> list[str]:
-    """Set the frame of items aside, where it is damaged."""
-    try:
-        check_items(directory)
-    except StoreError:
-        aside = files.set_aside(directory.results / f"{ITEMS}.parquet")
-        return [f"{aside.name} is damaged: `orchestrator run` with the same recipe rewrites it"]
-    return []
 
 
 def _salvaged(found: Salvaged) -> list[str]:

@@ -28,19 +28,19 @@ from orchestrator.probing.abilities import Verdict, name_of, verdict
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.probing.replies import PATHS, context_length, identify, model_names
 from orchestrator.records import Failure
-from orchestrator.report import tables
+from orchestrator.report import calls
 from orchestrator.report.display import make_display
 from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, is_quiet, safe_line, write_to
 from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.commands.plan import PROGRAM, one_job, send
+from orchestrator.runner.event_loop import DRAINS, run_to_end, unwrapped
 from orchestrator.runner.interface.checking import directory_of, prepared_from
-from orchestrator.runner.interrupts import DRAINS
 from orchestrator.runner.logs import logged
+from orchestrator.runner.models.asking import Http, Target
+from orchestrator.runner.models.probe import probe_model
+from orchestrator.runner.models.records import Probes, needs_of, nominal_needs
 from orchestrator.runner.planning.prepare import Prepared
-from orchestrator.runner.probing.asking import Http, Target
-from orchestrator.runner.probing.probe import probe_model
-from orchestrator.runner.probing.records import Probes, needs_of, nominal_needs
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.connections import key_in
 from orchestrator.runner.servers.fleet import Fleet, Listener
@@ -48,7 +48,6 @@ from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import Keep, Kept, ServerRegistry
 from orchestrator.runner.servers.slurm import NoAnswer, On, answer, carriers, places_on
-from orchestrator.runner.session.event_loop import run_to_end, unwrapped
 from orchestrator.serving import ServeOptions
 from orchestrator.store import RunDirectory, Store
 
@@ -262,7 +261,7 @@ def probe(options: argparse.Namespace) -> int:
     if options.json:
         write_to(sys.stdout, msgspec.json.encode(found).decode() + "\n")
     for one in () if options.json else found:
-        shown = tables.probe_tables(one.title, one.record.findings, one.verdicts)
+        shown = calls.probe_tables(one.title, one.record.findings, one.verdicts)
         print_to(sys.stdout, shown)
     return EXIT_COMPLETE
 
@@ -395,7 +394,7 @@ def servers(options: argparse.Namespace) -> int:
         for kept in found
     ]
     if rows:
-        print_to(sys.stdout, tables.listing(rows))
+        print_to(sys.stdout, calls.listing(rows))
     else:
         write_to(sys.stdout, "no kept servers (`run --keep-servers`, `servers start` keep them)\n")
     return EXIT_COMPLETE

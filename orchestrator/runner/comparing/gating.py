@@ -3,10 +3,10 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -28,15 +28,15 @@ from orchestrator.runner.comparing.observed import (
 )
 from orchestrator.runner.comparing.ratings import competitors, pooled
 from orchestrator.runner.comparing.sides import Common, Side, common_items, opened, renamed_points
+from orchestrator.runner.event_loop import deferred_interrupts
 from orchestrator.runner.interface.loading import load
 from orchestrator.runner.interface.result import GateResult, Result
-from orchestrator.runner.interrupts import deferred_interrupts
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.bounded_mean import difference_ends
-from orchestrator.statistics.means import PairedDifference, paired_difference
+from orchestrator.statistics.means import paired_difference
 from orchestrator.statistics.ratings import METHOD as RATING_METHOD
 from orchestrator.statistics.ratings import Ratings, rate
-from orchestrator.statistics.results import Interval, checked_level
+from orchestrator.statistics.results import Estimate, Interval, checked_level, interval_or_none
 from orchestrator.statistics.selective import METHOD as RISK_METHOD
 from orchestrator.statistics.selective import most_kept
 from orchestrator.statistics.trust import Trust, no_verdict
@@ -65,22 +65,17 @@ def decided(
 _COUNTED: Final = (None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The estimate of one requirement: the difference of its terms, or its term.
+class _Found(NamedTuple):
+    """What decides one requirement.
 
     Attributes:
-        value: nan where undefined.
-        interval: At the level that decides, or why there is none.
+        estimate: Of the difference of its terms, or of its term, with the interval that decides.
         sizes: Items, None for counts; and their clusters, None where each stands alone.
-        method: Of the interval.
         aside: What else is asked elsewhere, which could look like the same question; or empty.
     """
 
-    value: float
-    interval: Interval | str
+    estimate: Estimate
     sizes: tuple[int | None, int | None]
-    method: str
     aside: str = ""
 
 
@@ -103,13 +98,13 @@ class _Deciding:
         verdict, why = _verdict(one, found)
         if reason:
             verdict, why = "not known yet", reason
-        interval = None if isinstance(found.interval, str) else found.interval
+        estimate, interval = found.estimate, found.estimate.interval
         doubt = "" if interval is None else interval.doubt
         why = "; ".join(part for part in (why, doubt, found.aside) if part)
         return Checked(
             requirement=one.text,
             verdict=verdict,
-            value=None if math.isnan(found.value) else found.value,
+            value=None if math.isnan(estimate.value) else estimate.value,
             low=None if interval is None else interval.low,
             high=None if interval is None else interval.high,
             threshold=one.threshold,
@@ -118,7 +113,7 @@ class _Deciding:
             n=found.sizes[0],
             n_clusters=found.sizes[1],
             why=why,
-            method=found.method,
+            method=estimate.method,
             is_difference=one.right is not None,
         )
 
@@ -178,9 +173,10 @@ class _Deciding:
             n = sum(trust.n_missing for trust in trusts)
             total = sum(trust.n_units for trust in trusts)
         if not total:
-            return _Found(math.nan, "nothing was counted", _COUNTED, "")
+            return _nothing("nothing was counted", _COUNTED)
         share = n / total
-        return _Found(share, Interval(share, share, self._level), _COUNTED, "a count, exact")
+        exact = Interval(share, share, self._level)
+        return _Found(Estimate(share, exact, total, "a count, exact"), _COUNTED)
 
     def _mean(self, one: Requirement) -> _Found:
         rows = observations(self._side(one.left), one.left)
@@ -196,7 +192,7 @@ class _Deciding:
             _, table = self._ratings([side], method, one.left.option("judge"))
             is_field = len(table.models) > _PAIR
             aside = "head to head, by their own comparisons alone" if is_field else ""
-        return replace(self._of_means(found, counted(rows)), aside=aside)
+        return _Found(found.estimate(self._level), counted(rows), aside)
 
     def _difference(self, one: Requirement, other: Term) -> _Found:
         """Left minus right, item by item; between runs, against the same opponents and judges."""
@@ -230,7 +226,7 @@ class _Deciding:
             return _nothing()
         right, left = (both[name].to_numpy().astype(np.float64) for name in ("value", "left"))
         found = paired_difference(right, left, codes(both[CLUSTER]), difference_ends(*ends))
-        return self._of_means(found, counted(both))
+        return _Found(found.estimate(self._level), counted(both))
 
     def _own(self, term: Term) -> Term:
         """A term about the old run, with the names that models and judges have there."""
@@ -251,23 +247,18 @@ class _Deciding:
             options["method"] = replace(method, name=own)
         return replace(term, names=names, options=options)
 
-    def _of_means(self, found: PairedDifference, sizes: tuple[int, int | None]) -> _Found:
-        return _Found(found.value, found.interval(self._level), sizes, found.method)
-
     def _kappa(self, term: Term) -> _Found:
         rows = observations(self._side(term), term)
         if rows.is_empty():
             return _nothing()
         one, two = (rows[name].to_numpy().astype(np.float64) for name in ("verdict", "other"))
-        found = cohen_kappa(one, two, codes(rows[CLUSTER]), self._level)
-        interval = found.interval or found.undefined or "no interval"
-        return _Found(found.value, interval, counted(rows), found.method)
+        return _Found(cohen_kappa(one, two, codes(rows[CLUSTER]), self._level), counted(rows))
 
     def _risk(self, one: Requirement) -> _Found:
         """The error rate of what is kept, by one-sided bounds as in the analysis."""
         side, error = self._side(one.left), 1.0 - self._level
         if not 0.0 < one.threshold < 1.0:
-            return replace(_nothing(), interval="a risk lies between 0 and 1")
+            return _nothing("a risk lies between 0 and 1")
         rows, found = kept_verdicts(side.context, labelled_by(side, self._own(one.left)))
         which, place, _ = most_kept(found, one.threshold, error)
         ends, best = [kept.bounds(error / len(found)) for kept in found], found[which]
@@ -277,7 +268,8 @@ class _Deciding:
         told = rows.frame.drop_nulls("label")
         share = f"of the surest {100 * best.shares[place]:.0f} % of the verdicts"
         aside = "; ".join((share, *rows.notes))
-        return _Found(float(best.rates[place]), interval, counted(told), RISK_METHOD, aside)
+        rate = Estimate(float(best.rates[place]), interval, best.n_prompts, RISK_METHOD)
+        return _Found(rate, counted(told), aside)
 
     def _rating(self, one: Requirement) -> _Found:
         sides = [self._side(term) for term in one.terms]
@@ -288,29 +280,25 @@ class _Deciding:
         at = [self._place(term, table, sides, method) for term in one.terms]
         if isinstance(at[0], str) or isinstance(at[-1], str):
             missing = next(place for place in at if isinstance(place, str))
-            return replace(_nothing(), interval=missing)
+            return _nothing(missing)
         n_items = table.n_items_used
         sizes = n_items, table.n_clusters if table.n_clusters != n_items else None
         if one.right is None:
             value = float(rated.values[at[0]])
             low, high = float(rated.low[at[0]]), float(rated.high[at[0]])
-            interval: Interval | str = Interval(low, high, self._level)
-            if math.isnan(low) or math.isnan(high):
-                interval = "the judgments give no interval"
-            return _Found(value, interval, sizes, RATING_METHOD)
+            return _rated(value, interval_or_none(low, high, self._level), sizes)
         first, second = (place for place in at if not isinstance(place, str))
         if first == second:
-            return replace(_nothing(), interval=(
+            return _nothing(
                 "it answers with the same weights and settings in both runs, and so has one rating"
-            ))  # fmt: skip
+            )
         gap = rated.difference(first, second, self._level)
-        interval = gap.interval or "the judgments give no interval"
         n_models = int((rated.rank > 0).sum())
         aside = ""
         if n_models > _PAIR:
             n_pairs = n_models * (n_models - 1) // 2
             aside = f"this pair alone; the ranking decides all {n_pairs:,} pairs together"
-        return _Found(gap.value, interval, sizes, RATING_METHOD, aside)
+        return _rated(gap.value, gap.interval, sizes, aside)
 
     def _ratings(self, sides: Sequence[Side], method: str, judge: str) -> tuple[Ratings, Table]:
         key = (method, judge, tuple(side.label for side in sides))
@@ -335,14 +323,26 @@ class _Deciding:
         return table.models.index(name)
 
 
-def _nothing() -> _Found:
-    return _Found(math.nan, "there is nothing to measure it by", (0, None), "")
+def _nothing(
+    why: str = "there is nothing to measure it by",
+    sizes: tuple[int | None, int | None] = (0, None),
+) -> _Found:
+    return _Found(Estimate(math.nan, None, 0, "", why), sizes)
+
+
+def _rated(
+    value: float, interval: Interval | None, sizes: tuple[int, int | None], aside: str = ""
+) -> _Found:
+    why = None if interval else "the judgments give no interval"
+    estimate = Estimate(value, interval, sizes[1] or sizes[0], RATING_METHOD, why)
+    return _Found(estimate, sizes, aside)
 
 
 def _verdict(one: Requirement, found: _Found) -> tuple[Verdict, str]:
-    interval = found.interval
-    if isinstance(interval, str):
-        return "not known yet", interval + _advice(one, found)
+    interval = found.estimate.interval
+    if interval is None:
+        why = found.estimate.undefined or "no interval"
+        return "not known yet", why + _advice(one, found.estimate.value)
     if one.is_met_by(interval.low) and one.is_met_by(interval.high):
         return "holds", ""
     if not one.is_met_by(interval.low) and not one.is_met_by(interval.high):
@@ -352,8 +352,8 @@ def _verdict(one: Requirement, found: _Found) -> tuple[Verdict, str]:
     )
 
 
-def _advice(one: Requirement, found: _Found) -> str:
-    if one.right is None or abs(found.value - one.threshold) > _EQUAL:
+def _advice(one: Requirement, value: float) -> str:
+    if one.right is None or abs(value - one.threshold) > _EQUAL:
         return ""
     margin = "- 20" if one.measure.form == "rating" else "- 0.02"
     return f"; of equal values only a margin can be shown, such as >= … {margin}"
@@ -361,9 +361,9 @@ def _advice(one: Requirement, found: _Found) -> str:
 
 def _needed(one: Requirement, found: _Found, interval: Interval) -> str:
     """Return the number of items that would do if the value stayed as it is, in words."""
-    gap = abs(found.value - one.threshold)
-    reach = max(interval.high - found.value, found.value - interval.low)
-    n, _ = found.sizes
+    value, (n, _) = found.estimate.value, found.sizes
+    gap = abs(value - one.threshold)
+    reach = max(interval.high - value, value - interval.low)
     if n is None or not math.isfinite(reach) or gap <= 0.05 * reach:
         return ""
     what = "labelled items" if one.left.measure == "risk" else "items"

@@ -44,7 +44,8 @@ def cite(result: Result) -> Citation:
         "servers": [
             work
             for kind in _kinds(of_run, sources)
-            for work in _server_cites(kind, allow_code=allowed)
+            for work in _cites(plugins.BACKENDS, kind, allowed)
+            or _cites(plugins.LAUNCH, kind, allowed)
         ],
         "statistics": list(_RATINGS) if of_run.rankings else [],
         "analyses": [work for _, found in _analyses(of_run, allowed) for work in found],
@@ -218,11 +219,6 @@ def _kinds(of_run: Material, sources: Sequence[Source]) -> Iterator[str]:
     for source in sources:
         found.update(dict.fromkeys(one.kind for one in source.method.comparers().values()))
     yield from (kind for kind in found if kind)
-
-
-def _server_cites(kind: str, *, allow_code: bool) -> tuple[str, ...]:
-    found = (_cites(family, kind, allow_code) for family in (plugins.BACKENDS, plugins.LAUNCH))
-    return next((works for works in found if works), ())
 
 
 def _cites(family: str, kind: str, allow_code: bool) -> tuple[str, ...]:  # noqa: FBT001

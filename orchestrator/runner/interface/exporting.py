@@ -36,7 +36,6 @@ from orchestrator.runner.interface.labelling import side_by_side
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.frames import rows_by_epoch
 from orchestrator.runner.results.stored import use_words
-from orchestrator.runner.results.tables import all_sources
 from orchestrator.store import ServerUse
 from orchestrator.tables import Table
 
@@ -119,9 +118,7 @@ def material(result: Result) -> Material:
         frames=result.frames,
         rankings=result.rankings,
         tables=[_on_page(table) for table in result.tables],
-        context=all_sources(
-            result.frames, result.settings, allow_code=result.allow_code, run=result.path
-        ),
+        context=result.context,
         lost=record.failures,
         exact_match=result.exact_match,
         notes=result.notes,

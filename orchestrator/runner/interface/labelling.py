@@ -5,12 +5,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import msgspec
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.columns import PairColumns
@@ -29,12 +27,10 @@ from orchestrator.ranking.human_labels import (
 from orchestrator.ranking.labelled import judged_pairs, margins
 from orchestrator.ranking.preferences import decided
 from orchestrator.ranking.scores import score, source_of
-from orchestrator.records import Generation
+from orchestrator.records import Generation, Ints
 from orchestrator.report.export.files import frame_text, harmless, write_text
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.requests import Replay
-from orchestrator.runner.results.tables import all_sources
-from orchestrator.statistics.label_planning import inclusion_probabilities, systematic_sample
 
 READ: Final = {
     "method": pl.String(), "judge": pl.String(), "item": pl.String(), "turn": pl.Int64(),
@@ -42,32 +38,8 @@ READ: Final = {
     "model_b": pl.String(), "answer_b": pl.String(), "verdict": pl.String(), "p_a": pl.Float64(),
     "reason": pl.String(), "status": pl.String(), "message": pl.String(),
 }  # fmt: skip
-Rule = Literal["random", "uncertainty"]
 
 _ANSWER: Final = ("item", "turn", "model")
-_SPREAD: Final = "std"
-"""Column of a judge's scores: the standard deviation of its distribution."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """The choice of what people label.
-
-    Attributes:
-        method: Whose scores are to be corrected; the first that judges where None.
-        n_labels: Rows of the sheet, at most all; None for all.
-        seed: Of the choice, of the order, and of the side on which an answer stands.
-        by: "random" gives all rows the same chance; "uncertainty" more to those that the judge is
-            less sure of, and notes each chance.
-        below: Only pairs whose margin |2 P(better) - 1| is below; None for all. What people decide
-            in the judge's place is no random choice: their key has the probability 1.
-    """
-
-    method: str | None = None
-    n_labels: int | None = 100
-    seed: int = 0
-    by: Rule = "random"
-    below: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +50,7 @@ class Sheet:
         rows: Columns code, prompt, answer (or answer_1 and answer_2), label; in random order, and
             safe for spreadsheets.
         key: A mapping for each row: code, item, turn, model (or model_a and model_b, in the order
-            shown), probability where chances differ, and fingerprints of the texts.
+            shown), probability where all below a margin were taken, and fingerprints of the texts.
         method: Whose judgments are to be corrected.
         n_judged: Rows that the choice was made from.
     """
@@ -94,41 +66,40 @@ class Sheet:
         return "answer_1" in self.rows.columns
 
 
-def draw_sheet(result: Result, draw: Draw) -> Sheet:
-    """Choose what people label, and show it without names of models.
+def sheet_of(
+    context: Context,
+    *,
+    method: str | None = None,
+    n_labels: int | None = 100,
+    seed: int = 0,
+    below: float | None = None,
+) -> Sheet:
+    """Choose what people label from a run's frames, and show it without names of models.
+
+    Args:
+        context: With all methods of the run.
+        method: Whose scores are to be corrected; the first that judges where None.
+        n_labels: Rows of the sheet, at most all; None for all.
+        seed: Of the choice, of the order, and of the side on which an answer stands.
+        below: Only pairs whose margin |2 P(better) - 1| is below; None for all. What people decide
+            in the judge's place is no random choice: their key has the probability 1.
 
     Raises:
-        UsageError: If nothing was judged, or the judge's uncertainty is not known.
+        UsageError: If nothing was judged, or no pair is below a margin.
     """
-    context = all_sources(
-        result.frames, result.settings, allow_code=result.allow_code, run=result.path
-    )
-    return sheet_of(msgspec.structs.replace(context, name="labels"), draw)
-
-
-def sheet_of(context: Context, draw: Draw) -> Sheet:
-    """Choose what people label from a run's frames; see `draw_sheet`.
-
-    Raises:
-        UsageError: Likewise, or if no pair is below a margin.
-    """
-    source = _source(context, draw.method)
+    source = _source(context, method)
     pairs = source.method.pairs is not None
-    if pairs:
-        doubt_of = (pl.col("score") * (1.0 - pl.col("score"))).clip(0.0).sqrt()
-        judged = judged_pairs(context, source).with_columns(doubt=doubt_of)
-    else:
-        judged = _answers(context, source)
-    if draw.below is not None:
-        judged = _below(judged, draw, source.name)
+    judged = judged_pairs(context, source) if pairs else _answers(context, source)
+    if below is not None:
+        if "score" not in judged.columns:
+            raise UsageError("labels: a margin is of pairs; this method scores single answers")
+        judged = judged.filter(pl.Series(margins(judged["score"].to_numpy())) < below)
+        if judged.is_empty():
+            raise UsageError(f"labels: no pair of {source.name!r} has a margin below {below:g}")
     if judged.is_empty():
         raise UsageError(f"labels: {source.name!r} has judged nothing")
-    rng = np.random.default_rng(draw.seed)
-    by_doubt = draw.by == "uncertainty"
-    is_told = by_doubt or draw.below is not None
-    doubt = _doubt(judged, source) if by_doubt else np.ones(len(judged))
-    chances = inclusion_probabilities(doubt, min(draw.n_labels or len(judged), len(judged)))
-    places = systematic_sample(chances, rng)
+    rng = np.random.default_rng(seed)
+    places = _drawn(len(judged), min(n_labels or len(judged), len(judged)), rng)
     answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
     if answers.is_empty():
         raise UsageError("labels: this run holds no answers to show")
@@ -148,7 +119,7 @@ def sheet_of(context: Context, draw: Draw) -> Sheet:
         # too many of them if those below stood there already.
         lines.append({CODE: about[CODE], **line, LABEL: ""})
         named = zip(("model_a", "model_b") if pairs else ("model",), models, strict=True)
-        key.append(about | dict(named) | ({PROBABILITY: chances[place]} if is_told else {}))
+        key.append(about | dict(named) | ({} if below is None else {PROBABILITY: 1.0}))
     rows = harmless(pl.DataFrame(lines))
     for one, shown in zip(key, rows.iter_rows(named=True), strict=True):
         one[SHOWN] = fingerprints(shown)
@@ -183,9 +154,7 @@ def side_by_side(result: Result) -> pl.DataFrame:
     the score, `p_a` is P(A is better) + P(tie) / 2 over both orders, and `reason` what the judge
     wrote about these models and all turns, as far as it wrote any.
     """
-    context = all_sources(
-        result.frames, result.settings, allow_code=result.allow_code, run=result.path
-    )
+    context = result.context
     sources = [one for one in context.sources if one.method.pairs or one.scores]
     answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
     written = _written(result) if sources else {}
@@ -295,34 +264,18 @@ def _source(context: Context, name: str | None) -> Source:
     return (judging or scoring)[0]
 
 
-def _below(judged: pl.DataFrame, draw: Draw, source: str) -> pl.DataFrame:
-    """Return the pairs that people are to decide."""
-    if "score" not in judged.columns or draw.by != "random":
-        raise UsageError("labels: a margin is of pairs, and takes all that are below: no --by")
-    found = judged.filter(pl.Series(margins(judged["score"].to_numpy())) < draw.below)
-    if found.is_empty():
-        raise UsageError(f"labels: no pair of {source!r} has a margin below {draw.below:g}")
-    return found
-
-
 def _answers(context: Context, source: Source) -> pl.DataFrame:
     if not source.scores:
         raise UsageError(f"labels: {source.name!r} has no score of single answers")
-    points = score(context, source, next(iter(source.scores))).means()
-    rows = context.rows_of(source)
-    if _SPREAD not in rows.columns:
-        return points.select(*_ANSWER, doubt=pl.lit(None, pl.Float64))
-    rows = rows.with_columns(pl.col("turn").fill_null(1)) if "turn" in rows.columns else rows
-    spread = rows.group_by(_ANSWER).agg(doubt=pl.col(_SPREAD).mean())
-    return points.join(spread, on=list(_ANSWER), how="left", maintain_order="left").select(
-        *_ANSWER, "doubt"
-    )
+    return score(context, source, next(iter(source.scores))).means().select(*_ANSWER)
 
 
-def _doubt(judged: pl.DataFrame, source: Source) -> NDArray[np.float64]:
-    """The standard deviation of each score in the judge's own distribution, shape (n,)."""
-    if judged["doubt"].null_count():
-        raise UsageError(
-            f"labels: {source.name!r} does not say how sure it is of each score; choose --by random"
-        )
-    return judged["doubt"].to_numpy().astype(np.float64)
+def _drawn(n: int, n_labels: int, rng: np.random.Generator) -> Ints:
+    """Choose `n_labels` of n rows, in random order: shape (n_labels,).
+
+    By systematic sampling of the rows in random order (Madow 1949). A seed draws the same rows in
+    every version, so that a sheet can be written again.
+    """
+    order, ends = rng.permutation(n), np.cumsum(np.full(n, n_labels / n))
+    places = np.searchsorted(ends, rng.random() + np.arange(n_labels), side="right")
+    return rng.permutation(order[np.minimum(places, n - 1)])

@@ -18,11 +18,11 @@ from orchestrator.errors import RunDirectoryError, ServerChangedError, StoreErro
 from orchestrator.frames import FrameFiles
 from orchestrator.report.progress import Progress
 from orchestrator.runner.models.identity import provenance_words
+from orchestrator.runner.models.records import changes
 from orchestrator.runner.planning.budget import SPENT, add_spent
 from orchestrator.runner.planning.prepare import method_changes
 from orchestrator.runner.planning.revisions import REVISION, parse, read_revision
 from orchestrator.runner.planning.stopping import NOT_NEEDED, RULE
-from orchestrator.runner.probing.records import changes
 from orchestrator.runner.results.frames import completeness, export, items_path
 from orchestrator.runner.results.stored import UNITS
 from orchestrator.store import (
@@ -158,7 +158,10 @@ def merge_into(
         _check_recipes(stores)
         if not accept_change:
             _check_servers(stores)
-        plan = _plan_of(stores, directory)
+        # That of all runs, or the one that the merged run had.
+        plans = {store.plan for store in stores if store.plan is not None}
+        own = stores[0].plan if stores[0].run == directory.path else None
+        plan = plans.pop() if len(plans) == 1 else own
         found = merge_stores(stores, folder, plan, advance or (lambda _: None))
         _finish(stores, found, plan, folder / STORE_NAME, directory)
         return found
@@ -271,14 +274,6 @@ def _check_servers(stores: Sequence[EndedStore]) -> None:
 # -- the merged run ------------------------------------------------------------------------------
 
 
-def _plan_of(stores: Sequence[EndedStore], directory: RunDirectory) -> bytes | None:
-    """Return the plan of the merged run: that of all runs, or the one it had; None for none."""
-    own, others = None, {store.plan for store in stores if store.plan is not None}
-    if stores[0].run == directory.path:
-        own = stores[0].plan
-    return others.pop() if len(others) == 1 else own
-
-
 def _finish(
     stores: Sequence[EndedStore],
     found: list[FromRun],
@@ -303,8 +298,11 @@ def _finish(
         # It says what the store before held.
         directory.status_path.unlink()
     put_in_place(new, directory.store_path)
-    if REVISION in values and not _has_revision(directory, values[REVISION]):
-        directory.write_revision(values[REVISION])
+    text, said = values.get(REVISION), None
+    with suppress(OSError, IndexError):
+        said = files.read(directory.last_revisions(1)[0]).decode("utf-8", "replace")
+    if text is not None and text != said:
+        directory.write_revision(text)
     if plan is not None:
         _copy_items([RunDirectory(one.run) for one in stores if one.plan == plan], directory)
 
@@ -322,13 +320,6 @@ def _ended(directory: RunDirectory, found: Sequence[FromRun]) -> Merged:
             )  # fmt: skip
             directory.write_status(msgspec.to_builtins(said), last_outcome=store.last_outcome)
     return Merged(directory.path, tuple(found), n_outcomes, done.ended, done.total or None)
-
-
-def _has_revision(directory: RunDirectory, text: str) -> bool:
-    latest = directory.last_revisions(1)
-    with suppress(OSError):
-        return bool(latest) and files.read(latest[0]).decode("utf-8", "replace") == text
-    return False
 
 
 def _copy_items(runs: Sequence[RunDirectory], directory: RunDirectory) -> None:

@@ -11,11 +11,11 @@ from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
+from orchestrator.runner.event_loop import run_to_end
+from orchestrator.runner.models.records import Probes, needs_of
 from orchestrator.runner.planning.prepare import Prepared
-from orchestrator.runner.probing.records import Probes, needs_of
+from orchestrator.runner.servers.connections import is_reached
 from orchestrator.runner.servers.fleet import Fleet
-from orchestrator.runner.servers.verification import is_reached
-from orchestrator.runner.session.event_loop import run_to_end
 from orchestrator.store import Store
 
 

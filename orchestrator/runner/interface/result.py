@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.clusters import clusters_of
-from orchestrator.contracts.context import answers_of, roles_in
+from orchestrator.contracts.context import Context, answers_of, roles_in
 from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.extras import need
@@ -24,11 +24,15 @@ from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
-from orchestrator.runner.results.cache import NAME as NUMBERS
-from orchestrator.runner.results.cache import Keeping, rankings_of
-from orchestrator.runner.results.frames import answer_summary
 from orchestrator.runner.results.stored import Record, record_of
-from orchestrator.runner.results.tables import followable_of, summarise
+from orchestrator.runner.results.tables import (
+    NUMBERS,
+    Keeping,
+    all_sources,
+    followable_of,
+    rankings_of,
+    summarise,
+)
 from orchestrator.runner.session.session import Ended
 from orchestrator.statistics.trust import Trust, no_ranking
 from orchestrator.store import RunDirectory, Store
@@ -171,13 +175,12 @@ class Result:
             confidence_level=statistics.get("confidence_level", 0.95),
             thresholds=thresholds_of(self.settings),
         )
-        found = [with_trust(one, self._followable(one)) for one in found]
+        for at, one in enumerate(found):
+            trust = {one.source: one.trust}
+            trust = followable_of(trust, self.settings, allow_code=self.allow_code)
+            found[at] = with_trust(one, trust[one.source])
         orders = self.orders
         return found if orders is None else [declared_only(one, orders) for one in found]
-
-    def _followable(self, ranking: RankingAnalysis) -> tuple[Trust, ...]:
-        trust = {ranking.source: ranking.trust}
-        return followable_of(trust, self.settings, allow_code=self.allow_code)[ranking.source]
 
     @cached_property
     def trust(self) -> dict[str, tuple[Trust, ...]]:
@@ -223,8 +226,17 @@ class Result:
 
     @cached_property
     def exact_match(self) -> dict[str, float | None]:
-        """Share of answers equal to the reference, by model."""
-        return answer_summary(answers_of(self.frames, ("model", "exact_match")))
+        """Share of answers equal to the reference, by model; None where no item has one."""
+        answers = answers_of(self.frames, ("model", "exact_match"))
+        if answers.is_empty() or "exact_match" not in answers.columns:
+            return {}
+        shares = answers.group_by("model", maintain_order=True).mean()
+        return dict(shares.select("model", "exact_match").iter_rows())
+
+    @cached_property
+    def context(self) -> Context:
+        """All methods of the recipe with their frames, to read their scores."""
+        return all_sources(self.frames, self.settings, allow_code=self.allow_code, run=self.path)
 
     @property
     def charts(self) -> dict[str, object]:

@@ -1,1 +1,1 @@
-"""The models of a recipe: identities, capabilities, answers that were given, comparers."""
+"""The models of a recipe: identities, given answers, comparers, and probes of their servers."""

@@ -127,19 +127,6 @@ def token_counts(outcome: Outcome | Failure) -> tuple[int, int]:
             return 0, 0
 
 
-class _Seen(msgspec.Struct):
-    """Sizes of a model's requests, as learnt from its answers.
-
-    Attributes:
-        added: Most tokens of a prompt beyond the bytes of its texts, those that were allowed for
-            each message left out.
-        calls: Most calls of a choice; 0 before the first.
-    """
-
-    added: int = _TEMPLATE_TOKENS
-    calls: int = 0
-
-
 class Budget:
     """Counts what is spent and reserved, and says whether a request may be sent.
 
@@ -165,7 +152,10 @@ class Budget:
         self._reserves: dict[bytes, Most] = {}
         self._reserved_tokens = 0
         self._reserved_money = 0.0
-        self._seen: dict[str, _Seen] = {}
+        # By model, as learnt from its answers: most tokens of a prompt beyond the bytes of its
+        # texts, those that were allowed for each message left out, and most calls of a choice.
+        self._added: dict[str, int] = {}
+        self._calls: dict[str, int] = {}
         self._silent: set[str] = set()
         self._stopped_by = ""
         self._too_much: Most | None = None
@@ -252,11 +242,11 @@ class Budget:
         if price is not None:
             spent.money += price.of(*counted)
         if self._is_reserving:
-            seen = self._seen.setdefault(request.ask.model, _Seen())
             if isinstance(outcome, Choice):
-                seen.calls = max(seen.calls, outcome.n_requests)
+                self._calls[model] = max(self._calls.get(model, 0), outcome.n_requests)
             if isinstance(outcome, Generation | Choice | Rewards):
-                seen.added = max(seen.added, outcome.n_prompt_tokens - _allowed(request.ask))
+                added = outcome.n_prompt_tokens - _allowed(request.ask)
+                self._added[model] = max(self._added.get(model, _TEMPLATE_TOKENS), added)
         return prompt_tokens, completion_tokens
 
     def words(self) -> str:
@@ -353,18 +343,18 @@ class Budget:
 
     def _most_tokens(self, ask: AnyAsk) -> tuple[int, int]:
         """Tokens read and written at most: no tokenizer makes more tokens of a text than bytes."""
-        seen = self._seen.get(ask.model) or _Seen()
+        added = self._added.get(ask.model, _TEMPLATE_TOKENS)
         prompt, completion = _allowed(ask), 0
         match ask:
             case GenerateAsk():
-                prompt, completion = prompt + seen.added, ask.sampling.max_tokens
+                prompt, completion = prompt + added, ask.sampling.max_tokens
             case ScoreAsk():
-                prompt, completion = prompt + seen.added, 1
+                prompt, completion = prompt + added, 1
             case ChooseAsk():
-                calls = seen.calls or len(ask.labels)
-                prompt, completion = (prompt + seen.added) * calls, calls
+                calls = self._calls.get(ask.model) or len(ask.labels)
+                prompt, completion = (prompt + added) * calls, calls
             case RewardAsk():
-                prompt += seen.added
+                prompt += added
             case SimilarityAsk():
                 prompt = 0
         return prompt, completion

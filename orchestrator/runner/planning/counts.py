@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from orchestrator.report.planned import Duration, StageCount
 from orchestrator.report.progress import ModelProgress
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.revisions import last_revision
-from orchestrator.runner.planning.stopping import new_blocks, open_blocks
+from orchestrator.runner.planning.stopping import open_blocks
 from orchestrator.runner.planning.tally import (
     Group,
     Lookup,
@@ -42,40 +43,29 @@ _CHARACTERS_PER_TOKEN = 2.5
 _PARTS = 10
 
 
-class Sample(msgspec.Struct, frozen=True):
-    """Choice of the units of a large plan that are driven.
-
-    Attributes:
-        ended: One byte a position, 1 where the unit has ended; empty where none has, or it is not
-            known. Items whose units have all ended ask nothing more, so few of them are driven.
-        seed: Of the draw.
-        n_units: Most units to drive of the others; plans of no more are driven as a whole.
-    """
-
-    ended: bytearray
-    seed: int
-    n_units: int = 20_000
-
-
 def count_plan(  # noqa: PLR0913 (what it counts, and how)
     plan: Plan,
     lookup: Lookup,
     systems: Mapping[str, str],
     prices: Mapping[str, Price],
     blocks: Blocks | None = None,
-    sample: Sample | None = None,
+    ended: bytearray | None = None,
     advance: Callable[[int], None] = lambda _: None,
+    *,
+    most: int = 20_000,
 ) -> planned.Plan:
     """Count by driving units against the store without sending anything.
 
-    `sample` says which units of a large plan to drive, None for all; `advance` is called with the
-    number of items that are counted now.
+    Where `ended` is given, of a plan of more than `most` units about so many are driven. It has one
+    byte a position, 1 where the unit has ended; empty where none has, or it is not known. Items
+    whose units have all ended ask nothing more, so few of them are driven. `advance` is called with
+    the number of items that are counted now.
     """
     n_sure, is_part = 0, False
     if blocks is not None:
         n_sure = max(blocks.n_items_open, blocks.rule.fewest_items())
     sure, unsure, n_driven = Tally(), Tally(), 0
-    for group in _groups(plan, n_sure, sample):
+    for group in _groups(plan, n_sure, ended, most):
         tally = count(plan, group, lookup, systems, blocks, advance)
         n_driven += len(group.driven)
         is_part |= group.units is not None
@@ -125,7 +115,9 @@ def blocks_of(prepared: Prepared, store: Store | None) -> Blocks | None:
         return None
     plan_id = None if store is None else store.current_plan
     if store is None or plan_id is None or not store.is_current_plan(prepared.plan.hash()):
-        return new_blocks(rule)
+        blocks = Blocks(rule, bytearray(rule.n_items * len(rule.slots)))
+        blocks.start()
+        return blocks
     return open_blocks(rule, store, plan_id, store.done_bitmap(plan_id, len(prepared.plan)))
 
 
@@ -148,7 +140,7 @@ def count_prepared(
         systems_of(prepared),
         {spec.name: paid for spec in specs if (paid := spec.paid) is not None},
         blocks,
-        None if exact else Sample(_ended(prepared, store), prepared.recipe.settings.seed),
+        None if exact else _ended(prepared, store),
         advance,
     )
     stages, plan = list(counted.stages), prepared.plan
@@ -170,26 +162,26 @@ def _ended(prepared: Prepared, store: Store | None) -> bytearray:
     return store.done_bitmap(plan_id, len(prepared.plan))
 
 
-def _groups(plan: Plan, n_sure: int, sample: Sample | None) -> Iterator[Group]:
+def _groups(plan: Plan, n_sure: int, ended: bytearray | None, most: int) -> Iterator[Group]:
     """Yield groups of items, each with those of its items that are to be driven.
 
     Items that are asked in any case (the first `n_sure`) are kept apart from the others, and items
     that have ended from those that ask more, of which more are driven.
     """
     everything = range(len(plan.items))
-    if sample is None or len(plan) <= sample.n_units:
+    if ended is None or len(plan) <= most:
         parts = (everything[:n_sure], everything[n_sure:])
         yield from (Group(part, part) for part in parts if part)
         return
-    rng = np.random.default_rng(sample.seed)
-    ended, to_do = by_end(sample.ended, plan.n_per_item)
-    if not sample.ended:
+    rng = np.random.default_rng(plan.seed)
+    done, to_do = by_end(ended, plan.n_per_item)
+    if not ended:
         to_do = np.arange(len(plan.items))
     units = None
-    if plan.n_per_item > sample.n_units:
+    if plan.n_per_item > most:
         # Many models: one item alone is more than is driven.
-        units = drawn_units(plan, sample.n_units // _PARTS, rng)
-    for items, n_units in ((ended, sample.n_units // 20), (to_do, sample.n_units)):
+        units = drawn_units(plan, most // _PARTS, rng)
+    for items, n_units in ((done, most // 20), (to_do, most)):
         for part in (items[items < n_sure], items[items >= n_sure]):
             if len(part):
                 group = drawn(part, n_units, plan.n_per_item, rng)
@@ -342,8 +334,13 @@ def earlier_paces(prepared: Prepared, where: Path) -> Paces:
     The other runs in the folder of `where` are read too; models count as the same where identity,
     server and address are.
     """
+    dated = []
+    for store in where.parent.glob("*/" + STORE_NAME):
+        with suppress(OSError):
+            if not is_foreign(store.parent):
+                dated.append((store.stat().st_mtime_ns, store.parent))
     found = {}
-    for run in _newest(where.parent):
+    for _, run in sorted(dated, reverse=True)[:_MOST_RUNS]:
         try:
             seconds = _pace_of(prepared, run)
         except (OrchestratorError, OSError, msgspec.MsgspecError, TypeError, ValueError):
@@ -352,17 +349,6 @@ def earlier_paces(prepared: Prepared, where: Path) -> Paces:
         if seconds:
             found[run.name] = seconds
     return found
-
-
-def _newest(folder: Path) -> list[Path]:
-    dated = []
-    for store in folder.glob("*/" + STORE_NAME):
-        try:
-            if not is_foreign(store.parent):
-                dated.append((store.stat().st_mtime_ns, store.parent))
-        except OSError:
-            continue
-    return [run for _, run in sorted(dated, reverse=True)[:_MOST_RUNS]]
 
 
 def _pace_of(prepared: Prepared, run: Path) -> dict[str, float]:

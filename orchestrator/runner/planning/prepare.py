@@ -105,7 +105,8 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
         read_as = [dataset.read_as]
         for one in recipe.analyses:
-            one.analysis.check(dataset.keys, recipe.models)
+            analysis = contracts.load(plugins.ANALYSES, one.kind, allow_code=allow_code)
+            analysis(one.config).check(dataset.keys, recipe.models)
         if settings.limit is not None:
             dataset = dataset.limit(settings.limit)
         if recipe.shard is not None:

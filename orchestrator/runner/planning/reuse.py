@@ -11,8 +11,8 @@ from orchestrator.errors import OrchestratorError, ServerChangedError
 from orchestrator.recipe.settings import ReusedRun
 from orchestrator.records import Outcome
 from orchestrator.runner.models.identity import provenance_words, same_identity, server_label
+from orchestrator.runner.models.records import adopt_probe
 from orchestrator.runner.planning.prepare import Prepared
-from orchestrator.runner.probing.records import adopt_probe
 from orchestrator.store import Lender, Lent, Store, StoredServer
 
 _log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ class Copies:
         if server is not None:
             self._compare(model, run, server, [])
             here = self._store.server_id(label, server.provenance, run=run.path)
-            self._store.put_tokens(here, lender.tokens(number))
+            self._store.vocabulary.put(here, lender.tokens(number))
             adopt_probe(self._store, label, lender, server)
         self._numbers[model, run.path, number] = here
         return here

@@ -44,6 +44,11 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
     rankings, slots = _rankings(plan)
     _check(recipe, settings, rankings)
     asked_for = {method.name for method in recipe.methods}
+    sizes: tuple[int, ...] = ()
+    if plan.clusters is not None and not of_dataset:
+        # Items of a cluster stand together.
+        begins = np.flatnonzero(np.diff(plan.clusters)) + 1
+        sizes = tuple(np.diff([0, *begins, len(plan.items)]).tolist())
     return StoppingRule(
         n_items=len(plan.items),
         block=settings.block,
@@ -57,7 +62,7 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
             () if part.name in asked_for else tuple(plan.fed_by(which))
             for which, (part, _) in enumerate(plan.combinations)
         ),
-        sizes=() if of_dataset else _cluster_sizes(plan),
+        sizes=sizes,
     )
 
 
@@ -76,14 +81,6 @@ def _check(recipe: Recipe, settings: StopWhen, rankings: Sequence[Ranking]) -> N
             f"statistics.stop_when.top: the top {settings.top} of {fewest} models are all of "
             "them; omit it to settle every order"
         )
-
-
-def _cluster_sizes(plan: Plan) -> tuple[int, ...]:
-    """Items of each cluster, which stand together; empty where each item stands alone."""
-    if plan.clusters is None:
-        return ()
-    begins = np.flatnonzero(np.diff(plan.clusters)) + 1
-    return tuple(np.diff([0, *begins, len(plan.items)]).tolist())
 
 
 def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
@@ -122,22 +119,10 @@ def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
     return rankings, slots
 
 
-def rule_text(rule: StoppingRule | None) -> str:
-    """The rule as the store has it, so that it can be read without the recipe."""
-    return msgspec.json.encode(rule).decode()
-
-
 def remember_not_needed(blocks: Blocks | None, plan_id: int, store: Store) -> None:
     """Keep the number of units that are not needed, for whoever counts what is left."""
     if blocks is not None or store.get_meta(NOT_NEEDED) is not None:
         store.set_meta(NOT_NEEDED, f"{plan_id} {0 if blocks is None else blocks.n_not_needed}")
-
-
-def new_blocks(rule: StoppingRule) -> Blocks:
-    """Return the blocks of a run without a row."""
-    blocks = Blocks(rule, bytearray(rule.n_items * len(rule.slots)))
-    blocks.start()
-    return blocks
 
 
 def open_blocks(rule: StoppingRule, store: Store, plan_id: int, done: bytearray) -> Blocks:

@@ -236,7 +236,7 @@ def _drive_item(  # noqa: PLR0913 (what is driven, and where the counts go)
         return 1 if units is None else units[which]
 
     driver = Driver(plan, remember, systems, watch=watch)
-    needed = None if blocks is None else blocks.needed_of(index)
+    needed = None if blocks is None else blocks.needed(blocks.layout.block_of(index))
     for which in range(plan.n_per_item) if units is None else units:
         if needed is None or needed[which]:
             driver.open(first + which)

@@ -21,10 +21,10 @@ from orchestrator.errors import PluginError
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.report.progress import Completeness
 from orchestrator.runner.models.identity import identity_key, provenance_words, server_label
+from orchestrator.runner.models.records import probe_record
 from orchestrator.runner.planning.budget import Spent, spent_by
 from orchestrator.runner.planning.revisions import stored_revision
 from orchestrator.runner.planning.stopping import NOT_NEEDED
-from orchestrator.runner.probing.records import probe_record
 from orchestrator.store import (
     FRAMES,
     ROLES,

@@ -1,39 +1,172 @@
-"""Tables of a run: the summary of each method, then the analyses that the recipe asks for."""
+"""Rankings and tables of a run: summaries of methods, then the analyses that the recipe asks for.
+
+Numbers that take long to compute are kept beside the frames of the run, by what they come from.
+"""
 
 import contextlib
 import hashlib
+import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
+import numpy as np
 import polars as pl
+import scipy
 from pydantic import ValidationError
 
-from orchestrator import contracts, plugins
+from orchestrator import __version__, contracts, plugins
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
-from orchestrator.contracts import Load
-from orchestrator.contracts.context import Context, Source, answer_frames
-from orchestrator.contracts.method import frame_of
-from orchestrator.contracts.summary import Analysis, Summary
+from orchestrator.contracts.context import Context, Source, answer_frames, roles_in
+from orchestrator.contracts.method import Analysis, Summary, frame_of
+from orchestrator.disk import files
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
 from orchestrator.frames import FrameFiles
-from orchestrator.plugins.base import Plugin, Settings
+from orchestrator.plugins.base import Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
+from orchestrator.ranking.analysis import RankingAnalysis
+from orchestrator.ranking.cells import given
 from orchestrator.ranking.scores import Estimates, ScoresSummary
-from orchestrator.ranking.style import EqualStyle
+from orchestrator.ranking.style import equal_style
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.schema import MethodRef
-from orchestrator.runner.results.cache import Keeping, code_digest
-from orchestrator.statistics.trust import SETTINGS, Trust, Trusts, followable, no_ranking_by_judge
+from orchestrator.runner.results.frames import analyse
+from orchestrator.statistics.results import Thresholds
+from orchestrator.statistics.trust import (
+    DEFAULTS,
+    SETTINGS,
+    Trust,
+    Trusts,
+    followable,
+    no_ranking_by_judge,
+)
 from orchestrator.tables import Table, by_cluster, untrusted
 
-_PluginT = TypeVar("_PluginT", bound=Plugin[Settings])
 _KEY_BYTES: Final = 16
+_T = TypeVar("_T")
+RANKINGS: Final = ".rankings"
+NUMBERS: Final = ".numbers"
+# Forty models in twenty categories take less than 1 MB a judge.
+_MOST_BYTES: Final = 16 << 20
+_FOLDERS: Final = ("contracts", "judgment", "methods", "ranking", "statistics", "summaries")
+_MODULES: Final = (
+    "clusters.py", "frames.py", "numbers.py", "columns.py", "tables.py", "runner/results/frames.py",
+    "runner/results/tables.py",
+)  # fmt: skip
+
 _log = logging.getLogger(__name__)
+
+
+class Keeping:
+    """A file of results that calls have computed, read and extended.
+
+    It need not be there, and nobody else need be able to read it. Where its checksum differs, or a
+    value is not of the type that is asked for, it is computed anew; nothing is kept where it would
+    be longer than `most_bytes`.
+    """
+
+    def __init__(self, path: Path, most_bytes: int = _MOST_BYTES) -> None:
+        self._path = path
+        self._most_bytes = most_bytes
+        try:
+            said, _, content = files.read(path, most_bytes).partition(b"\n")
+            found = json.loads(content) if said == checksum(content) else {}
+        except (OSError, ValueError, RecursionError):
+            found = {}
+        self._found: dict[str, Any] = found if isinstance(found, dict) else {}
+        self._used: dict[str, Any] = {}
+
+    def once(self, key: bytes, kind: type[_T], compute: Callable[[], _T]) -> _T:
+        """The value of a key, computed where it is not known.
+
+        The key is a digest of everything that the value comes from; `kind` a type that msgspec
+        reads.
+        """
+        name = key.hex()
+        with suppress(KeyError, msgspec.ValidationError):
+            value = msgspec.convert(self._found[name], kind)
+            self._used[name] = self._found[name]
+            return value
+        value = compute()
+        self._used[name] = msgspec.to_builtins(value)
+        return value
+
+    def drop(self, key: bytes) -> None:
+        """Do not keep a value."""
+        self._used.pop(key.hex(), None)
+
+    def save(self) -> None:
+        """Keep what this call used; a folder that can't be written is no fault."""
+        if self._used == self._found:
+            return
+        content = json.dumps(self._used).encode()
+        content = checksum(content) + b"\n" + content
+        if len(content) > self._most_bytes:
+            return
+        try:
+            files.write(self._path, content, own=True)
+        except OSError as error:
+            _log.debug("not kept: %s: %s", self._path, error)
+
+
+def checksum(content: bytes) -> bytes:
+    """Return the first line of a file with this content."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest().encode()
+
+
+@cache
+def code_digest() -> bytes:
+    """Digest of the code that computes rankings and tables, and of the versions it runs with."""
+    root = resources.files("orchestrator")
+    versions = (__version__, np.__version__, pl.__version__, scipy.__version__)
+    digest = hashlib.blake2b(repr(versions).encode())
+    for name in _FOLDERS:
+        for part in _modules(root / name):
+            digest.update(part.read_bytes())
+    for name in _MODULES:
+        digest.update((root / name).read_bytes())
+    return digest.digest()
+
+
+def _modules(folder: Traversable) -> Iterator[Traversable]:
+    for one in sorted(folder.iterdir(), key=lambda one: one.name):
+        if one.is_dir():
+            yield from _modules(one)
+        elif one.name.endswith(".py"):
+            yield one
+
+
+def rankings_of(
+    frames: FrameFiles, *, confidence_level: float, thresholds: Thresholds = DEFAULTS
+) -> list[RankingAnalysis]:
+    """Return what `analyse` returns, computed only where no earlier call has kept it."""
+    ranked = {
+        name: role
+        for name, role in roles_in(frames).items()
+        if role.pairs is not None and role.pairs.ranked
+    }
+    if not ranked:
+        return []
+    said = repr((confidence_level, thresholds, ranked))
+    key = _key(frames, said, ranked, clusters_of(frames))
+
+    def compute() -> list[RankingAnalysis]:
+        return analyse(frames, confidence_level=confidence_level, thresholds=thresholds)
+
+    keeping = Keeping(frames.beside / RANKINGS)
+    found = keeping.once(key, list[RankingAnalysis], compute)
+    # Where the run went on meanwhile, the rankings may be those of newer files.
+    if _key(frames, said, ranked, clusters_of(frames)) == key:
+        keeping.save()
+    return found
 
 
 def summarise(
@@ -56,10 +189,7 @@ def summarise(
         trust = of_frames(frames, clusters, thresholds_of(settings), level)
         trust = followable_of(trust, settings, allow_code=allow_code)
     sources, found = _sources(settings, allow_code=allow_code, run=run)
-    # An analysis of the recipe may have other features.
-    styled = settings.get("statistics", {}).get("style_control", True) and all(
-        entry.get("kind") != "style_control" for entry in settings.get("analyses", ())
-    )
+    styled = settings.get("statistics", {}).get("style_control", True)
     for source in sources:
         summary = contracts.summary(source.kind, type(source.method))
         if summary is None and source.kind not in plugins.kinds(plugins.METHODS):
@@ -69,19 +199,19 @@ def summarise(
         if source.frame not in frames:
             continue
         context = _context(source.name, settings, frames, clusters)
-        if keeping is not None:
-            context = msgspec.structs.replace(context, once=keeping.once)
         warnings = no_ranking_by_judge(trust.get(source.name, ()))
         if summary is not None:
             said = _of_method(summary, source, context, keeping)
             found += [untrusted(table, warnings) for table in said]
         if len(source.method.judges) > 1:
             found += _said(JudgesAgreement(source), context)
-        if styled and _is_bradley_terry(source, summary):
+        # Ratings are Bradley-Terry's over pairs of answers.
+        pairs = source.method.pairs if styled else None
+        if pairs is not None and (pairs.ranked or (summary and summary.bradley_terry)):
             beside = _at_equal_style(source, context, keeping)
             found += [untrusted(table, warnings) for table in beside]
     analyses, skipped = _loaded(
-        contracts.analysis, settings.get("analyses", ()), allow_code=allow_code, run=run
+        plugins.ANALYSES, settings.get("analyses", ()), allow_code=allow_code, run=run
     )
     found += skipped
     for kind, analysis in analyses:
@@ -89,9 +219,7 @@ def summarise(
         context = msgspec.structs.replace(context, sources=sources, trust=trust)
         found += _said(analysis, context)
     of_statistics = settings.get("statistics", {}).get("of", ())
-    statistics, skipped = _loaded(
-        contracts.statistic, of_statistics, allow_code=allow_code, run=run
-    )
+    statistics, skipped = _loaded(plugins.STATISTICS, of_statistics, allow_code=allow_code, run=run)
     found += skipped
     for kind, statistic in statistics:
         context = _context(plugins.label(kind), settings, frames, clusters)
@@ -108,7 +236,7 @@ def _of_method(
     """Return the tables of a method's summary, from an earlier call where that is possible."""
 
     def compute() -> list[Table]:
-        rows = context.rows_of(source, ("status",) if summary.by_numbers else summary.reads)
+        rows = given(context, source, summary.reads)
         own = msgspec.structs.replace(context, rows=rows, sources=[source])
         return _said(summary(source.method.config), own)
 
@@ -118,18 +246,12 @@ def _of_method(
     return compute()
 
 
-def _is_bradley_terry(source: Source, summary: type[Summary[Settings]] | None) -> bool:
-    """Return True if the ratings of a method are Bradley-Terry's, over pairs of answers."""
-    pairs = source.method.pairs
-    return pairs is not None and (pairs.ranked or bool(summary and summary.bradley_terry))
-
-
 def _at_equal_style(source: Source, context: Context, keeping: Keeping | None) -> list[Table]:
     """Return the ratings of a method at equal style; [] where no feature can be controlled."""
 
     def compute() -> list[Table]:
         try:
-            tables = EqualStyle(source).summarise(context)
+            tables = equal_style(context, source)
         except UsageError:
             # The run has no answers, or no judgments.
             return []
@@ -152,22 +274,23 @@ def _kept(
     frames = context.frames
     if keeping is None or not isinstance(frames, FrameFiles):
         return compute()
-    key = _key(context, frames, source, others)
+    statistics = (context.confidence_level, context.n_resamples, context.seed)
+    said = repr((source.name, source.kind, source.method.config, statistics))
+    key = _key(frames, said, (source.frame, *others), context.clusters)
     found = keeping.once(key, list[Table], compute)
-    if _key(context, frames, source, others) != key:
+    if _key(frames, said, (source.frame, *others), context.clusters) != key:
         # The run went on meanwhile: the tables may be those of newer files.
         keeping.drop(key)
     return found
 
 
-def _key(context: Context, frames: FrameFiles, source: Source, others: Sequence[str]) -> bytes:
-    """Digest of everything that tables of the rows of a method and of other frames come from."""
-    statistics = (context.confidence_level, context.n_resamples, context.seed)
+def _key(frames: FrameFiles, said: str, names: Iterable[str], clusters: Clusters) -> bytes:
+    """Digest of everything that numbers of some frames come from; `said` are the settings."""
     digest = hashlib.blake2b(code_digest(), digest_size=_KEY_BYTES)
-    digest.update(repr((source.name, source.kind, source.method.config, statistics)).encode())
-    for frame in (source.frame, *others):
-        digest.update(frames.digest(frame))
-    if context.clusters.are_known:
+    digest.update(said.encode())
+    for name in names:
+        digest.update(frames.digest(name))
+    if clusters.are_known:
         digest.update(frames.digest(ITEMS))
     return digest.digest()
 
@@ -223,7 +346,7 @@ def _sources(
     """Return the methods of a resolved recipe, and a table for each that can't be loaded."""
     found = []
     methods, skipped = _loaded(
-        contracts.method, settings.get("methods", ()), allow_code=allow_code, run=run
+        plugins.METHODS, settings.get("methods", ()), allow_code=allow_code, run=run
     )
     for kind, method in methods:
         with plugins.blaming():
@@ -234,12 +357,12 @@ def _sources(
 
 
 def _loaded(
-    load: "Load[_PluginT]",
+    family: str,
     entries: Sequence[Mapping[str, object]],
     *,
     allow_code: bool,
     run: Path | None,
-) -> tuple[list[tuple[str, _PluginT]], list[Table]]:
+) -> tuple[list[tuple[str, Any]], list[Table]]:
     """Return the kinds of a resolved recipe with their settings.
 
     A kind that can't be loaded gives a table without rows instead, whose note says why, so that
@@ -250,7 +373,7 @@ def _loaded(
         kind = str(entry.get("kind"))
         given = {key: value for key, value in entry.items() if key != "kind"}
         try:
-            plugin = load(kind, allow_code=allow_code)
+            plugin = contracts.load(family, kind, allow_code=allow_code)
             # What this version has no more, and an older one left unset, changes nothing.
             known = plugin.Config.model_fields
             told = {key: value for key, value in given.items() if value is not None or key in known}

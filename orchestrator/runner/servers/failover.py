@@ -208,6 +208,11 @@ class Failover:
         copy = self.copies.all[number]
         return self._loop.time() - copy.quiet_since if copy.in_flight else 0.0
 
+    def take_broken(self) -> set[int]:
+        """Numbers of the servers with a connection that broke since this was last called."""
+        broken, self.broken = self.broken, set()
+        return broken
+
     async def _was_lost(self, copy: Copy, backend: Backend, failure: Failure) -> bool:
         """Return whether a request failed because its server went, so that another may be asked."""
         if failure.cause in UNREACHED:

@@ -17,12 +17,16 @@ from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.logs import RepeatedEvents
 from orchestrator.runner.models.identity import addresses, provenance_words
+from orchestrator.runner.models.records import Connected, Probes
 from orchestrator.runner.planning.reuse import Copies
-from orchestrator.runner.probing.records import Connected, Probes
 from orchestrator.runner.servers.connections import (
+    Doubts,
+    FirstLook,
+    Held,
     Kinds,
     create_backend,
     endpoint_of,
+    is_reached,
     warn_of_missing_keys,
 )
 from orchestrator.runner.servers.health import look_after
@@ -30,7 +34,6 @@ from orchestrator.runner.servers.launched import Launched, Places, launched_serv
 from orchestrator.runner.servers.placement import Loss
 from orchestrator.runner.servers.registry import Keep
 from orchestrator.runner.servers.replicas import Replicas
-from orchestrator.runner.servers.verification import Doubts, FirstLook, Held, is_reached
 from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)
@@ -251,10 +254,9 @@ class Fleet:
         """Return whether a launched server has requests, and has ended none for long."""
         quiet, number = [], self._number(server)
         for model in server.models:
-            several = self._replicas.get(model.name)
-            quiet_s = (
-                self.listener.quiet_s(model.name) if several is None else several.quiet_s(number)
-            )
+            several, quiet_s = self._replicas.get(model.name), self.listener.quiet_s(model.name)
+            if several is not None:
+                quiet_s = several.asking.quiet_s(number)
             if quiet_s:
                 quiet.append(quiet_s > self._specs[model.name].limits.silent_after_s)
         return bool(quiet) and all(quiet)
@@ -287,7 +289,7 @@ class Fleet:
             return  # what we launch is started again as it was
         urls = addresses(broken)
         if model in self._replicas:
-            urls = tuple(urls[number] for number in self._replicas[model].take_broken())
+            urls = tuple(urls[number] for number in self._replicas[model].asking.take_broken())
         for name, spec in self._specs.items():
             # Models that are not asked just now have no connection that breaks.
             for number, url in enumerate(addresses(spec)):
@@ -297,7 +299,7 @@ class Fleet:
     def _renamed(self, model: str, number: int) -> None:
         several = self._replicas.get(model)
         if several is not None:
-            several.note_broken(number)
+            several.asking.broken.add(number)
         self.listener.doubted(model)
 
     def _doubt_one(self, spec: ModelSpec, number: int, hold: Callable[[bool], None]) -> None:
@@ -398,7 +400,7 @@ class Fleet:
             why = loss.without_room.get(name, "")
             for server in copies:
                 if why:
-                    server.try_once(f"node {node} is out of reach, and no other has room: {why}")
+                    server.no_room = f"node {node} is out of reach, and no other has room: {why}"
                 elif server.launch.carrier is not None:
                     server.launch.carrier.lost = (*server.launch.carrier.lost, node)
                 if name in loss.waiting:
@@ -444,7 +446,7 @@ class Fleet:
                 return server
             kind = launched.launch.backend
             endpoint = Endpoint(base_url=server.base_url, model=spec.name, api_key=server.api_key)
-        self._store.keep_out(endpoint.secret)
+        self._store.vocabulary.keep_out(endpoint.secret)
         endpoint = msgspec.structs.replace(
             endpoint,
             extra_body=spec.entry.extra_body,

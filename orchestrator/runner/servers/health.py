@@ -57,47 +57,33 @@ class End(msgspec.Struct, frozen=True):
     said: str
     cause: str
 
-    def is_like(self, other: "End | None") -> bool:
-        """Return whether both have the same reason, but for numbers."""
-        return other is not None and self.cause == other.cause
+
+OUT_OF_REACH: Final = "is out of reach on its machine"
+"""Of a server on another machine that accepts no connections any more."""
+SILENT: Final = "answered nothing any more, not even what it is, and was ended"
+TOLD_TO_END: Final = "was told to end by its machine (preempted, cancelled, or at its time limit)"
 
 
-def ended(name: str, code: int | None, error: str) -> End:
+def end_of(name: str, how: str | int | None, error: str = "") -> End:
     """Return the end of a server that had been ready.
 
-    `code` is as `subprocess` counts (negative: a signal), None where not known; `error` the first
-    that it wrote.
+    Args:
+        name: Of the server.
+        how: In words, or as `subprocess` counts (negative: a signal); None where not known.
+        error: The first that it wrote.
     """
-    match code:
+    match how:
         case None:
             how = "ended"
         case 0:
             # vLLM calls it an orderly end when its engine died.
             how = "exited by itself (exit code 0)"
-        case _ if code < 0:
-            how = f"was killed by signal {-code}"
-        case _:
-            how = f"exited with code {code}"
+        case int():
+            how = f"was killed by signal {-how}" if how < 0 else f"exited with code {how}"
+        case str():
+            pass
     said = f"the server {name!r} {how}" + (f" after its error: {error}" if error else "")
     return End(said, _NUMBER.sub("#", error) or how)
-
-
-def out_of_reach(name: str) -> End:
-    """Return the end of a server on another machine that accepts no connections any more."""
-    how = "is out of reach on its machine"
-    return End(f"the server {name!r} {how}", how)
-
-
-def silent(name: str) -> End:
-    """Return the end of a server that ran and answered nothing any more, so that it was killed."""
-    how = "answered nothing any more, not even what it is, and was ended"
-    return End(f"the server {name!r} {how}", how)
-
-
-def told_to_end(name: str) -> End:
-    """Return the end of a server that its machine told to end."""
-    how = "was told to end by its machine (preempted, cancelled, or at its time limit)"
-    return End(f"the server {name!r} {how}", how)
 
 
 def start_failed(error: LaunchError) -> End:
@@ -126,20 +112,15 @@ async def look_after(
     while True:
         if not n_missed:
             await asyncio.sleep(_EVERY_S)
-        is_well = not is_quiet() or await _in_time(answers)
+        is_well = not is_quiet()
+        if not is_well:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ANSWER_S):
+                    is_well = await answers()
         n_missed = 0 if is_well else n_missed + 1
         if n_missed >= _MISSES:
             n_missed = 0
             await end()
-
-
-async def _in_time(answers: Callable[[], Awaitable[bool]]) -> bool:
-    """Ask a server what it is; return whether it answers, and soon."""
-    try:
-        async with asyncio.timeout(_ANSWER_S):
-            return await answers()
-    except TimeoutError:
-        return False
 
 
 # How often servers are asked, seconds: /metrics of a busy one costs it milliseconds.

@@ -24,13 +24,13 @@ from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.servers.health import (
+    OUT_OF_REACH,
+    SILENT,
+    TOLD_TO_END,
     End,
     Restarts,
-    ended,
-    out_of_reach,
-    silent,
+    end_of,
     start_failed,
-    told_to_end,
 )
 from orchestrator.runner.servers.machine import wait_until_given_back
 from orchestrator.runner.servers.registry import Keep, Keeping, KeptServer
@@ -80,6 +80,7 @@ class Launched:
         node: Name of the machine of a cluster that it is planned on, or of several with commas
             between them; empty for any.
         lost: Told of its machine when that is out of reach.
+        no_room: Why no node that is left has room for it: it is given up if its next start fails.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Launched:
         self._last_end: End | None = None
         self._may_start = asyncio.Event()
         self._may_start.set()
-        self._no_room = ""
+        self.no_room = ""
         self._is_silent = False
         self.lost: Callable[[str], None] = lambda _: None
         self.has_answered: Callable[[], bool] = lambda: False
@@ -135,8 +136,8 @@ class Launched:
                         await self._start()
                     except LaunchError as error:
                         self._last_end = start_failed(error)
-                        if self._no_room:
-                            said = f"{self._last_end.said}; {self._no_room}"
+                        if self.no_room:
+                            said = f"{self._last_end.said}; {self.no_room}"
                             raise LaunchError(said) from error
                         raise
             if (lost := await self._lost()) is not None:
@@ -167,10 +168,6 @@ class Launched:
         """Let it start."""
         self._may_start.set()
 
-    def try_once(self, why: str) -> None:
-        """Give it up if its next start fails, since no node that is left has room for it."""
-        self._no_room = why
-
     async def end_silent(self) -> None:
         """End the server although it runs, as it hangs; who asks for it next starts it again."""
         async with self._lock:
@@ -178,7 +175,8 @@ class Launched:
             is_shared = isinstance(server, KeptServer) and server.kept.job
             if server is not None and not is_shared and server.exit_code() is None:
                 self._is_silent = True
-                _log.warning("%s", silent(self.name).said, extra={"log": str(self._log_path)})
+                said = end_of(self.name, SILENT).said
+                _log.warning("%s", said, extra={"log": str(self._log_path)})
                 if self.keeping is not None:
                     await self.keeping.end(server)
                 await server.stop()
@@ -266,7 +264,7 @@ class Launched:
             await wait_until_given_back()
             if was_told:
                 # No fault of its own, so it counts as no crash.
-                self._last_end = told_to_end(self.name)
+                self._last_end = end_of(self.name, TOLD_TO_END)
             else:
                 given_up = self._count_end(server, code, is_lost=is_lost)
                 if given_up is not None:
@@ -293,8 +291,8 @@ class Launched:
             end = start_failed(error)
             if self._given_up is not None:
                 return self._given_up
-            if self._no_room:
-                return Failure("dead_server", f"{end.said}; {self._no_room}", permanent=True)
+            if self.no_room:
+                return Failure("dead_server", f"{end.said}; {self.no_room}", permanent=True)
             return self._count(end)
         return None
 
@@ -313,17 +311,14 @@ class Launched:
     ) -> Failure | None:
         """Count the end of a server; a `Failure` where it was the last."""
         was_silent, self._is_silent = self._is_silent, False
-        if was_silent:
-            end = silent(self.name)
-        elif is_lost:
-            end = out_of_reach(self.name)
-        else:
-            end = ended(self.name, code, server.first_error())
-        return self._count(end)
+        if was_silent or is_lost:
+            return self._count(end_of(self.name, SILENT if was_silent else OUT_OF_REACH))
+        return self._count(end_of(self.name, code, server.first_error()))
 
     def _count(self, end: End) -> Failure | None:
         """Count a failure more; a `Failure` where it was the last."""
-        repeats = end.is_like(self._last_end) and not self.has_answered()
+        before = self._last_end
+        repeats = before is not None and before.cause == end.cause and not self.has_answered()
         self._last_end = end
         self._n_crashes += 1
         if not repeats and self._restarts.wait_s(self._n_crashes) is not None:

@@ -23,7 +23,7 @@ from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.launched import Places, grouped
 from orchestrator.runner.servers.machine import inventory
-from orchestrator.serving import Footprint, ServedModel
+from orchestrator.serving import ServedModel
 from orchestrator.units import Plan
 
 # Waves: which models can be asked now, where not all servers run at the same time.
@@ -410,7 +410,10 @@ def place_servers(
         for models in groups:
             served = [launched[name] for name in models]
             # Without a GPU servers run on the CPU, those too that would take one.
-            need = footprint_of(served, allow_code=allow_code) if inventory.gpus else None
+            need = None
+            if inventory.gpus:
+                weights = tuple(ServedModel(spec.name, spec.weights or "") for spec in served)
+                need = launch_of(served[0], allow_code=allow_code).footprint(weights)
             depth = min(depths.get(name, 0) for name in models)
             n_replicas = _replicas(models, launched)
             demands.append(Demand(models[0], need, depth, n_replicas, size_of(models)))
@@ -441,13 +444,3 @@ def place_servers(
 
 def _replicas(models: Sequence[str], specs: Mapping[str, ModelSpec]) -> int:
     return max(specs[name].entry.replicas for name in models)
-
-
-def footprint_of(specs: Sequence[ModelSpec], *, allow_code: bool = False) -> Footprint | None:
-    """GPU memory of a server that serves these models; None where its kind says it needs none.
-
-    Raises:
-        LaunchError: If the weights can't be read.
-    """
-    models = tuple(ServedModel(spec.name, spec.weights or "") for spec in specs)
-    return launch_of(specs[0], allow_code=allow_code).footprint(models)

@@ -39,6 +39,9 @@ class Replicas(Client):
     Back-ends are in the order of the servers, None for those that are not connected yet, which
     `begin` does; `connect` does so by number. `counted` is told how many there are, whenever that
     changes. The rest is as of `Failover`.
+
+    Attributes:
+        asking: Asks the servers.
     """
 
     def __init__(  # noqa: PLR0913 (its neighbours)
@@ -57,10 +60,10 @@ class Replicas(Client):
         self._connect = connect
         self._counted = counted
         self._backends = list(backends)
-        self._asking = Failover(
+        self.asking = Failover(
             model, self._backends, silent_after_s, self._lose, counted, asked_again, errand, doubted
         )
-        self._copies = self._asking.copies
+        self._copies = self.asking.copies
         self._failures: dict[int, Failure] = {}
         self._has_begun = None not in backends
         self._n_trying = 0
@@ -83,7 +86,16 @@ class Replicas(Client):
         """
         missing = [copy for copy in self._copies.all if not copy.is_there]
         try:
-            await (self._try_all(missing) if n is None else self._try_until(n, missing))
+            if n is None:
+                async with asyncio.TaskGroup() as group:
+                    for copy in missing:
+                        group.create_task(self._first(copy))
+            else:
+                self._n_trying = len(missing)
+                for copy in missing:
+                    self._errand(partial(self._first, copy))
+                while self._n_there < n and self._n_trying and self._error is None:
+                    await self.asking.changed()
             self._has_begun = True
             failure = self._failure()
         except BaseException:
@@ -97,18 +109,6 @@ class Replicas(Client):
             self._miss(self._copies.all[number], one)
         self._errand(self._watch)
         return None
-
-    async def _try_all(self, missing: Sequence[Copy]) -> None:
-        async with asyncio.TaskGroup() as group:
-            for copy in missing:
-                group.create_task(self._first(copy))
-
-    async def _try_until(self, n: int, missing: Sequence[Copy]) -> None:
-        self._n_trying = len(missing)
-        for copy in missing:
-            self._errand(partial(self._first, copy))
-        while self._n_there < n and self._n_trying and self._error is None:
-            await self._asking.changed()
 
     def _failure(self) -> Failure | None:
         """The reason why nothing can be asked; None if something can."""
@@ -135,7 +135,7 @@ class Replicas(Client):
                 found = Failure("dead_server", str(error))
             finally:
                 self._n_trying -= 1
-                self._asking.change()
+                self.asking.change()
             if not isinstance(found, Failure):
                 await self._welcome(copy, found)
             elif self._has_begun:
@@ -173,11 +173,11 @@ class Replicas(Client):
 
     def for_request(self, request: Request) -> Asked:
         """See `orchestrator.backend.SharesOut`."""
-        return ForRequest(self._asking, request)
+        return ForRequest(self.asking, request)
 
     async def send(self, call: Call[T]) -> T | Failure:
         """Return the outcome from one of the servers, of a question that is no request of a run."""
-        return await self._asking.send(call)
+        return await self.asking.send(call)
 
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:
         """See `orchestrator.backend.SpellsTokens`."""
@@ -206,8 +206,8 @@ class Replicas(Client):
 
     async def close(self) -> None:
         """Close all connections; no server is started or sought any more."""
-        self._asking.is_closed = True
-        self._asking.change()
+        self.asking.is_closed = True
+        self.asking.change()
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
         for backend in self._backends:
@@ -216,31 +216,18 @@ class Replicas(Client):
 
     # -- servers that break, go and come ---------------------------------------------------------
 
-    def quiet_s(self, number: int) -> float:
-        """Return for how long a server has ended none of its requests; 0 while it has none."""
-        return self._asking.quiet_s(number)
-
-    def note_broken(self, number: int) -> None:
-        """Note that another server may answer in the place of one, as if its connection broke."""
-        self._asking.broken.add(number)
-
-    def take_broken(self) -> set[int]:
-        """Numbers of the servers with a connection that broke since this was last called."""
-        broken, self._asking.broken = self._asking.broken, set()
-        return broken
-
     def hold(self, number: int, on: bool) -> None:  # noqa: FBT001 (on or off)
         """Send a server nothing more, until this is called again; the others go on."""
         self._copies.all[number].is_held = on
-        self._asking.change()
+        self.asking.change()
 
     async def refuse(self, number: int) -> None:
         """Take no answer of a server any more: it is another one than before."""
         backend = self._backends[number]
-        self._asking.refused.add(number)
+        self.asking.refused.add(number)
         self._backends[number] = None
         self._copies.go(self._copies.all[number])
-        self._asking.change()
+        self.asking.change()
         if backend is not None:
             await backend.close()
 
@@ -260,12 +247,12 @@ class Replicas(Client):
         if self._n_there:
             self._counted(self._copies.n_used)
             self._seek(copy)
-        self._asking.change()
+        self.asking.change()
         await backend.close()
 
     async def _watch(self) -> None:
         with self._cancelled_at_close():
-            await self._asking.watch()
+            await self.asking.watch()
 
     def _seek(self, copy: Copy) -> None:
         self._errand(partial(self._bring_back, copy))
@@ -273,9 +260,9 @@ class Replicas(Client):
     async def _bring_back(self, copy: Copy) -> None:
         with self._cancelled_at_close():
             wait_s = _FIRST_WAIT_S
-            while not self._asking.is_closed and not copy.is_there:
+            while not self.asking.is_closed and not copy.is_there:
                 await asyncio.sleep(wait_s)
-                if self._asking.is_closed:
+                if self.asking.is_closed:
                     return
                 try:
                     found = await self._connect(copy.number)
@@ -291,7 +278,7 @@ class Replicas(Client):
                 wait_s = min(2 * wait_s, _MAX_WAIT_S)
 
     async def _welcome(self, copy: Copy, backend: Backend) -> None:
-        if self._asking.is_closed:
+        if self.asking.is_closed:
             await backend.close()
             return
         self._backends[copy.number] = backend
@@ -305,4 +292,4 @@ class Replicas(Client):
         )
         if self._has_begun:
             self._counted(self._copies.n_used)
-        self._asking.change()
+        self.asking.change()

@@ -22,8 +22,7 @@ import msgspec
 from orchestrator.disk import files
 from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import RunDirectoryError, UsageError
-from orchestrator.runner.interrupts import DRAINS, DeferredInterrupts
-from orchestrator.runner.session.event_loop import Stop
+from orchestrator.runner.event_loop import DRAINS, DeferredInterrupts, Stop
 from orchestrator.store import RunDirectory
 
 if TYPE_CHECKING:
@@ -57,22 +56,13 @@ class Command(msgspec.Struct, frozen=True):
     n: int = 0
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """The answer of a run to a command.
+class CommandInbox:
+    """The run's side: takes commands and answers them.
 
-    Attributes:
-        text: For the user.
-        refused: Whether nothing was done.
+    What carries a command out returns words for the user, and raises `UsageError` to refuse it.
     """
 
-    text: str
-    refused: bool = False
-
-
-class CommandInbox:
-    """The run's side: takes commands and answers them."""
-
-    def __init__(self, folder: Path, carry_out: Callable[[Command], Answer]) -> None:
+    def __init__(self, folder: Path, carry_out: Callable[[Command], str]) -> None:
         self._folder = folder
         self._carry_out = carry_out
 
@@ -87,11 +77,12 @@ class CommandInbox:
         for file in sorted(self._folder.glob("*.json")):
             try:
                 command = msgspec.json.decode(files.read(file, _LONGEST, own=True), type=Command)
+                answer = {"text": self._carry_out(command), "refused": False}
             except (OSError, msgspec.MsgspecError) as error:
-                answer = Answer(f"invalid command: {error}", refused=True)
-            else:
-                answer = self._carry_out(command)
-            _log.info("command: %s", answer.text, extra={"refused": answer.refused})
+                answer = {"text": f"invalid command: {error}", "refused": True}
+            except UsageError as error:
+                answer = {"text": str(error), "refused": True}
+            _log.info("command: %s", answer["text"], extra={"refused": answer["refused"]})
             # A disk that takes no file stops no run; who asked is told that nobody answered.
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
@@ -124,11 +115,11 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
     deadline = time.monotonic() + _ANSWER_S
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            answer = msgspec.json.decode(answered.read_bytes(), type=Answer)
+            answer = msgspec.json.decode(answered.read_bytes(), type=dict[str, str | bool])
             answered.unlink(missing_ok=True)
-            if answer.refused:
-                raise UsageError(answer.text)
-            return answer.text
+            if answer["refused"]:
+                raise UsageError(str(answer["text"]))
+            return str(answer["text"])
         if run_dir.holder() is None:
             break
         time.sleep(_WAIT_S)
@@ -221,29 +212,27 @@ async def obey(run_dir: RunDirectory, session: "Session", interrupts: Interrupts
         await asyncio.sleep(_LOOK_S)
 
 
-def _carry_out(session: "Session", interrupts: Interrupts, command: Command) -> Answer:
+def _carry_out(session: "Session", interrupts: Interrupts, command: Command) -> str:
     """One command; what it can't do is refused with a reason."""
     match command.action:
         case "pause":
             session.scheduler.pause()
-            return Answer("paused; requests in flight are still recorded")
+            return "paused; requests in flight are still recorded"
         case "resume":
             session.scheduler.resume()
-            return Answer("resumed")
+            return "resumed"
         case "limit":
             models = session.models
             if command.model not in models:
                 known = ", ".join(models)
-                return Answer(f"unknown model {command.model!r}; available: {known}", refused=True)
+                raise UsageError(f"unknown model {command.model!r}; available: {known}")
             if command.n < 1:
-                return Answer(
-                    "a limit must be at least 1; use `pause` to stop sending", refused=True
-                )
+                raise UsageError("a limit must be at least 1; use `pause` to stop sending")
             before = session.adaptive.by_hand(command.model, command.n)
-            return Answer(f"{command.model}: {command.n} concurrent requests (was {before})")
+            return f"{command.model}: {command.n} concurrent requests (was {before})"
         case "stop":
             interrupts.once("stopped by a command")
-            return Answer("stopping; resume with the same command")
+            return "stopping; resume with the same command"
         case "cancel":
             session.scheduler.withdraw(lambda: interrupts.once("batches cancelled by a command"))
-            return Answer("cancelling batches; the run stops when what they had answered is read")
+            return "cancelling batches; the run stops when what they had answered is read"

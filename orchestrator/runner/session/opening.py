@@ -22,7 +22,7 @@ from orchestrator.report.planned import StageCount
 from orchestrator.runner.planning.counts import count_group
 from orchestrator.runner.planning.prepare import Prepared, describe_change
 from orchestrator.runner.planning.revisions import REVISION, revision_of, revision_text
-from orchestrator.runner.planning.stopping import RULE, open_blocks, remember_not_needed, rule_text
+from orchestrator.runner.planning.stopping import RULE, open_blocks, remember_not_needed
 from orchestrator.runner.planning.tally import Group, Ints, by_end, drawn
 from orchestrator.runner.results.stored import plan_values
 from orchestrator.scheduler.blocks import Blocks
@@ -102,15 +102,15 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
         run_dir.write_revision(text)
     plan_hash = plan.hash()
     is_current, plan_before = store.is_current_plan(plan_hash), store.current_plan
+    rule = msgspec.json.encode(prepared.rule).decode()
     # Readers take the recipe from there, with the plan; `runs repair` restores the file.
-    values = {**plan_values(plan), RULE: rule_text(prepared.rule), REVISION: text}
+    values = {**plan_values(plan), RULE: rule, REVISION: text}
     plan_id = store.open_plan(plan_hash, len(plan), values)
     if not is_current:
         hashes = ((position, plan.unit_hash(position)) for position in range(len(plan)))
         store.adopt(plan_id, hashes)
     done = store.done_bitmap(plan_id, len(plan))
-    rule = prepared.rule
-    blocks = None if rule is None else open_blocks(rule, store, plan_id, done)
+    blocks = None if prepared.rule is None else open_blocks(prepared.rule, store, plan_id, done)
     remember_not_needed(blocks, plan_id, store)
     first = () if is_current else unfinished_before(store, plan_before, done, plan.n_per_item)
     return Opened(plan_id, done, changes, blocks, first)

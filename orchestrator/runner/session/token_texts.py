@@ -91,7 +91,7 @@ class TokenTexts:
     def _first(self, server: int, model: str) -> _Met:
         met = self._met[server] = _Met(np.zeros(_FIRST_SIZE, np.bool_), [])
         self._model_of[server] = model
-        known = np.fromiter(self._store.known_tokens(server), np.int32)
+        known = np.fromiter(self._store.vocabulary.known(server), np.int32)
         _grow(met, int(known.max(initial=0)))
         met.seen[known] = True
         return met
@@ -109,7 +109,7 @@ class TokenTexts:
                     said = "%s: no texts of tokens: %s"
                     _log.debug(said, self._model_of[server], found.message)
                     return
-                self._store.put_tokens(server, found)
+                self._store.vocabulary.put(server, found)
                 met.left[0] = ids[_AT_ONCE:]
                 met.left = [some for some in met.left if some.size]
 

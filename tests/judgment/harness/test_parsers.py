@@ -128,9 +128,9 @@ CLEAR = [
     ("winner", "Assistant A never says why, so my final verdict is: [[B]]", "B"),
     ("winner", "[[C]]", "tie"),
     ("auto_j", "In conclusion, it is not great. \n\nRating: [[6]] ", 6.0),
-    ("decision", "3. Conclusion: neither is wrong. So, the final decision is Response 2.", 1),
+    ("decision", "3. Conclusion: neither is wrong. So, the final decision is Response 2.", "B"),
     ("critique", "回答不错。\n综合得分: 7", 7.0),
-    ("label", "助手1更好。{'综合比较结果': '助手1'}", 0),
+    ("label", "助手1更好。{'综合比较结果': '助手1'}", "A"),
     ("overall", "没有错误。{'事实正确性': 9, '综合得分': 8}", 8.0),
 ]
 
@@ -171,7 +171,7 @@ def test_where_the_strict_reading_says_something_the_published_one_says_the_same
         (mt_bench.read_winner(text).value, mt_bench.published_winner(text)),
         (auto_j.read_rating(text).value, auto_j.published_rating(text, "auto_j")),
         (auto_j.read_decision(text).value, auto_j.published_decision(text)),
-        (critique_llm.read_label(text).value, critique_llm.published_label(text)),
+        (critique_llm.read_label(text).value, critique_llm.published_label(text)[1]),
     ]
     for strict, published in pairs:
         assert strict is None or strict == published
@@ -179,12 +179,12 @@ def test_where_the_strict_reading_says_something_the_published_one_says_the_same
 
 def test_conventions_of_missing_verdicts_have_names():
     assert mt_bench.published_rating("none") == -1
-    assert mt_bench.published_winner("none") == "error"
+    assert mt_bench.published_winner("none") is None
     assert auto_j.published_rating("none", "auto_j") == 0.0
     assert auto_j.published_rating("none", "selfeval") == 5.0
-    assert auto_j.published_decision("none") == -1
+    assert auto_j.published_decision("none") is None
     assert critique_llm.published_score("none") == 5.0
-    assert critique_llm.published_label("none") == -1
+    assert critique_llm.published_label("none") == ("", None)
     assert align_bench.parse_judgment("none", convention="align_bench")[0] == -1
 
 
@@ -206,10 +206,10 @@ def test_by_convention_auto_j_takes_the_last_rating_and_mt_bench_the_first():
 
 def test_auto_j_reads_a_decision_whatever_its_case_and_by_convention_the_last():
     text = "So, the final decision is Response 1 ... no, the final decision is  TIE."
-    assert auto_j.published_decision(text) == 2
+    assert auto_j.published_decision(text) == "tie"
     assert auto_j.read_decision(text).value is None
-    assert auto_j.read_decision("the final decision is  TIE.").value == 2
-    assert auto_j.read_decision("the final decision is response 2").value == 1
+    assert auto_j.read_decision("the final decision is  TIE.").value == "tie"
+    assert auto_j.read_decision("the final decision is response 2").value == "B"
 
 
 def test_align_bench_reads_the_dimensions_of_the_last_dictionary():
@@ -252,8 +252,7 @@ def test_critique_llm_labels():
         critique_llm.read_label(f"{{'综合比较结果': '{name}'}}").value
         for name in critique_llm.LABELS
     ]
-    assert read == [0, 1, 2]
-    assert [critique_llm.swapped(label) for label in (0, 1, 2, None)] == [1, 0, 2, None]
+    assert read == ["A", "B", "tie"]
 
 
 def regex_entries(text):

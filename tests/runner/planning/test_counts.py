@@ -6,7 +6,7 @@ from orchestrator.ask import digest
 from orchestrator.driver import Driver
 from orchestrator.methods import probdiff, samples
 from orchestrator.records import Generation, Item, Message
-from orchestrator.runner.planning.counts import Sample, count_plan
+from orchestrator.runner.planning.counts import count_plan
 from orchestrator.units import Plan, make_part
 from tests.core.fakes import Items, method_in
 
@@ -59,7 +59,7 @@ def plan_of(items, module=samples):
 
 
 def sampled(plan, lookup, ended, n_units):
-    return count_plan(plan, lookup, {}, {}, None, Sample(bytearray(ended), 0, n_units))
+    return count_plan(plan, lookup, {}, {}, None, bytearray(ended), most=n_units)
 
 
 def test_of_a_large_plan_some_items_are_counted_and_it_is_said():

@@ -18,7 +18,7 @@ import pytest
 from orchestrator.driver import Driver
 from orchestrator.records import Choice, Generation
 from orchestrator.runner.interface.checking import loaded_recipe, prepared_recipe
-from orchestrator.runner.planning.counts import Sample, count_plan, count_prepared
+from orchestrator.runner.planning.counts import count_plan, count_prepared
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.servers.placement import look_for_places
@@ -118,11 +118,12 @@ def test_steps_grow_as_the_methods(tmp_path):
 
 
 def test_a_plan_of_many_models_drives_some_of_their_pairs(tmp_path):
-    sample = Sample(bytearray(), seed=0, n_units=200)
     found = []
     for models in (30, 60):
         plan = read(tmp_path, models=models, items=2).plan
-        n_steps = steps(partial(count_plan, plan, lambda _: None, {}, {}, None, sample))
+        n_steps = steps(
+            partial(count_plan, plan, lambda _: None, {}, {}, None, bytearray(), most=200)
+        )
         found.append((plan.n_per_item, n_steps))
     (n, few), (n_more, more) = found
     assert n_more > 3.8 * n
@@ -144,7 +145,7 @@ def test_pairs_that_are_driven_stand_for_all(tmp_path):
         return JUDGED if key[0] < 64 else None
 
     whole = count_plan(plan, held, {}, {})
-    part = count_plan(plan, held, {}, {}, None, Sample(bytearray(), seed=0, n_units=700))
+    part = count_plan(plan, held, {}, {}, None, bytearray(), most=700)
     assert part.is_estimate
     assert not whole.is_estimate
     for one, other in zip(whole.stages, part.stages, strict=True):

@@ -14,8 +14,8 @@ from orchestrator.backend import Provenance
 from orchestrator.errors import Fault, RecipeError, ServerChangedError
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.recipe.settings import ReusedRun
+from orchestrator.runner.models.records import probe_record
 from orchestrator.runner.planning.reuse import Copies, open_lenders
-from orchestrator.runner.probing.records import probe_record
 from orchestrator.runner.results.frames import epoch_notes, rows_by_epoch
 from orchestrator.runner.results.stored import server_notes
 from orchestrator.store import RunDirectory, Store, StoredServer

@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.dataset import from_items
 from orchestrator.errors import UsageError
-from orchestrator.recipe.jsonschema import json_schema
 from orchestrator.recipe.load import load
 from orchestrator.records import Item, Message
 from orchestrator.runner import api
@@ -15,6 +14,7 @@ from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
 from tests.e2e.runs import write_recipe
 from tests.report.samples import an_analysis
+from tools.recipe_schema import json_schema
 
 NOWHERE = "http://127.0.0.1:9"
 STOP = {"n_resamples": 1000, "stop_when": {}}

@@ -10,8 +10,8 @@ import pytest
 from orchestrator.ask import GenerateAsk
 from orchestrator.errors import ServerChangedError
 from orchestrator.records import Failure, Generation, Message, Sampling
+from orchestrator.runner.servers.connections import Doubts
 from orchestrator.runner.servers.fleet import Fleet
-from orchestrator.runner.servers.verification import Doubts
 from orchestrator.store import Store
 from tests.fake.main import serving
 from tests.runner.servers.test_fleet import model

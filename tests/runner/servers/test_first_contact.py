@@ -14,8 +14,8 @@ from orchestrator.probing.abilities import Need
 from orchestrator.probing.record import BAD, NO, Finding, ProbeRecord
 from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec
 from orchestrator.records import Message, labels
-from orchestrator.runner.probing import asking
-from orchestrator.runner.probing.records import Connected, Probes, probe_record
+from orchestrator.runner.models import asking
+from orchestrator.runner.models.records import Connected, Probes, probe_record
 from orchestrator.store import Store
 from tests.crossed import crossed
 

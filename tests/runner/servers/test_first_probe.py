@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.runner.servers.verification import FirstLook
+from orchestrator.runner.servers.connections import FirstLook
 
 
 class Connection:

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.runner.session import control
-from orchestrator.runner.session.control import Answer, Command, CommandInbox, tell
+from orchestrator.runner.session.control import Command, CommandInbox, tell
 from orchestrator.store import RunDirectory
 
 
@@ -18,7 +18,7 @@ class Noting:
 
     def __call__(self, command):
         self.told.append(command)
-        return Answer("yes")
+        return "yes"
 
 
 def answered_by(desk):
@@ -48,9 +48,10 @@ def test_a_command_is_carried_out_once_and_answered(directory):
 
 
 def test_what_is_refused_is_an_error_with_the_runs_words(directory):
-    ended = answered_by(
-        CommandInbox(directory.control, lambda _: Answer("no such model", refused=True))
-    )
+    def refuse(_):
+        raise UsageError("no such model")
+
+    ended = answered_by(CommandInbox(directory.control, refuse))
     try:
         with pytest.raises(UsageError, match="no such model"):
             tell(directory, Command("limit", "x", 3))

@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 LEAKING = """
     import asyncio
 
-    from orchestrator.runner.session.event_loop import run_to_end
+    from orchestrator.runner.event_loop import run_to_end
 
     async def leak(_stop):
         server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)

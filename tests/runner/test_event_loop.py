@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.runner.session.event_loop import CANCELLED, run_to_end
+from orchestrator.runner.event_loop import CANCELLED, run_to_end
 
 
 def cancel_this_task() -> None:

@@ -1,4 +1,4 @@
-"""The JSON Schema of recipes, for editors: `python -m orchestrator.recipe.jsonschema`.
+"""The JSON Schema of recipes, for editors: `python -m tools.recipe_schema`.
 
 It covers the plug-ins of this project. Kinds with a dot, which are code from outside, are allowed
 with any settings.

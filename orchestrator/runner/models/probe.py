@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 from collections.abc import Callable, Coroutine
 from functools import partial
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from orchestrator.probing.abilities import Example
 from orchestrator.probing.record import ALTERNATIVES, BAD, NO, Finding, ProbeRecord, Seen, unknown
 from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import Failure, Generation, Messages, Sampling, Scored
-from orchestrator.runner.probing.asking import Asking, Target
+from orchestrator.runner.models.asking import Asking, Target
 
 _CHAT: Final = "/v1/chat/completions"
 _USUAL_CAP: Final = 20
@@ -42,10 +43,6 @@ async def probe_model(target: Target, *, quick: bool = False, noise: bool = True
     probe = Probe(target)
     await probe.first_contact()
     return await probe.rest(quick=quick, noise=noise)
-
-
-def _joined(findings: list[list[Finding]]) -> list[Finding]:
-    return [finding for some in findings for finding in some]
 
 
 class Probe:
@@ -122,11 +119,13 @@ class Probe:
         if self._t.only_rates:
             return self._first
         if quick:
-            found = _joined(
-                await _at_once(*([] if self._t.plain else [self.chat()]), self.scoring())
+            found = list(
+                chain.from_iterable(
+                    await _at_once(*([] if self._t.plain else [self.chat()]), self.scoring())
+                )
             )
         elif self._t.plain:
-            found = _joined(await _at_once(self.scoring(), self.choosing()))
+            found = list(chain.from_iterable(await _at_once(self.scoring(), self.choosing())))
         else:
             # What follows needs the first reply.
             chat_findings = await self.chat()
@@ -136,8 +135,10 @@ class Probe:
             # By themselves: a draw may depend on what else a server computes, and what is asked
             # last spoils it.
             repeatable, labels = await self.repeatable(), await self.labels()
-            found = _joined(
-                [chat_findings, scoring, sampling, repeatable, choosing, tokens, labels]
+            found = list(
+                chain.from_iterable(
+                    [chat_findings, scoring, sampling, repeatable, choosing, tokens, labels]
+                )
             )
         return [*found, *(one for name, one in first.items() if name not in _ASKED_ANEW)]
 
@@ -243,8 +244,8 @@ class Probe:
         top = listing.positions[0].top if listing is not None and listing.positions else ()
         listed = []
         for one in top[1:]:
-            if one.token_id is not None and one.logprob is not None:
-                ask = ScoreAsk(self._t.model, requests.PROMPT, (one.token_id,), one.token)
+            if one.id is not None and one.logprob is not None:
+                ask = ScoreAsk(self._t.model, requests.PROMPT, (one.id,), one.token)
                 logprobs = np.array([one.logprob], np.float32)
                 listed.append((Generation(one.token, "listed", logprobs=logprobs), ask))
         return await self._scored(listed)
@@ -252,7 +253,7 @@ class Probe:
     async def sampling(self) -> list[Finding]:
         """Check the effects of temperature and bias."""
         greedy = chat(self._greedy)
-        drawn = greedy.positions[0].drawn.token_id if greedy and greedy.positions else None
+        drawn = greedy.positions[0].drawn.id if greedy and greedy.positions else None
         if greedy and greedy.token_ids:
             drawn = greedy.token_ids[0]
         warm, half, *biased = await _at_once(

@@ -19,9 +19,9 @@ from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.probing.abilities import IMPOSSIBLE, Example, Need, name_of, verdict
 from orchestrator.probing.record import BAD, UNKNOWN, WARNING, ProbeRecord, compare, differences
 from orchestrator.recipe.schema import ModelSpec
+from orchestrator.runner.models.asking import AT_ONCE, Http, Target
 from orchestrator.runner.models.identity import LAUNCHED, capabilities_of, server_label
-from orchestrator.runner.probing.asking import AT_ONCE, Http, Target
-from orchestrator.runner.probing.probe import Probe, probe_model
+from orchestrator.runner.models.probe import Probe, probe_model
 from orchestrator.store import Lender, Store, StoredServer
 from orchestrator.store.entries import wall_ms
 from orchestrator.units import Part
@@ -86,7 +86,7 @@ class Probes:
         self._refuses = refuses
         self._only_first = only_first
         self.enabled = enabled
-        self.others: Callable[[str], Awaitable[None]] = _nobody
+        self.others: Callable[[str], Awaitable[None]] = lambda _: asyncio.sleep(0)
         self._unprobed = unprobed
         self._locks: dict[str, asyncio.Lock] = {}
         self.records: dict[str, ProbeRecord] = {}
@@ -208,10 +208,6 @@ class Probes:
             )
         _log.warning("%s", said, extra={"model": model})
         return False
-
-
-async def _nobody(_model: str) -> None:
-    """Wait for nobody."""
 
 
 # What changes numbers silently; the rest is said by `orchestrator servers probe`.

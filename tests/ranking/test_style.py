@@ -1,23 +1,21 @@
 import polars as pl
 import pytest
 
-from orchestrator.analyses.style_control import Config, StyleControlAnalysis
 from orchestrator.contracts.context import Context, Source
-from orchestrator.errors import UsageError
 from orchestrator.methods import pairwise_ranking
+from orchestrator.ranking.style import equal_style
 from tests.core.fakes import method_in
 from tests.summaries import styled
 from tests.tables import by_name
 
 
-def run(texts, bias=0.0, config=None, n_items=40, skip=()):
-    """The tables of the analysis by their keys."""
+def run(texts, bias=0.0, n_items=40, skip=()):
+    """The tables by their keys."""
     method = method_in(pairwise_ranking)(pairwise_ranking.Config(judges=("judge",)))
     source = Source("pairwise_ranking", "pairwise_ranking", method, method.frame)
     frames = styled.frames(texts, bias, n_items, skip)
     context = Context("style_control", frames, pl.DataFrame(), [source], 0.95, 200, 0)
-    tables = StyleControlAnalysis(config or Config()).summarise(context)
-    return {table.key: table for table in tables}
+    return {table.key: table for table in equal_style(context, source)}
 
 
 def even(model, k, rng):
@@ -62,7 +60,7 @@ def test_headers_lists_and_bold_parts_are_counted_outside_code():
     ],
 )
 def test_what_can_not_be_told_apart_is_not_controlled(texts, why):
-    found = run(texts, config=Config(features=("length",)))
+    found = run(texts)
     (note,) = [note for note in found["style_control"].notes if "length is not" in note]
     assert why in note
     for row in by_name(found["style_control"]).values():
@@ -73,25 +71,3 @@ def test_what_can_not_be_told_apart_is_not_controlled(texts, why):
 def test_pairs_without_their_answers_are_left_out_and_said():
     found = run(even, skip={("x", 0)})
     assert "2 pairs are left out: the run lacks an answer" in found["style_control"].notes
-
-
-def test_density_counts_by_the_character():
-    def texts(model, k, rng):
-        return "- a\n" * int(rng.integers(1, 9)) + "w" * int(rng.integers(1, 99))
-
-    one, two = (
-        by_name(run(texts, config=Config(markdown=form))["style_control.effects"])["lists"]
-        for form in ("ratio", "density")
-    )
-    assert one["spread"] > two["spread"] > 0
-
-
-def test_settings_are_checked_with_the_recipe():
-    with pytest.raises(ValueError, match="once"):
-        Config(features=("bold", "bold"))
-
-
-def test_a_recipe_without_a_judge_is_refused():
-    context = Context("style_control", {}, pl.DataFrame(), [], 0.95, 200, 0)
-    with pytest.raises(UsageError, match="no method of this recipe judges"):
-        StyleControlAnalysis(Config()).summarise(context)

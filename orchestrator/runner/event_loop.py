@@ -1,13 +1,22 @@
-"""Event loops of calls: in this thread, in a thread beside a running loop, or awaited."""
+"""Event loops of calls, and the signals that stop a run outside of the time in which it sends.
+
+A loop is in this thread, in a thread beside a running loop, or awaited. SIGINT and SIGTERM stop a
+run. `DRAINS` ask it to stop before something else ends it: a terminal that goes away (SIGHUP), and
+the signal that a batch system sends before a time limit or a preemption (SIGUSR1 with Slurm's
+`--signal=USR1`, SIGUSR2 with submitit). Python's caller may use these for something else, so one
+that has a handler already, or is ignored, is left alone.
+"""
 
 import asyncio
+import contextlib
 import contextvars
 import gc
+import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Final, TypeVar
 
 import uvloop
@@ -55,7 +64,12 @@ def run_to_end(work: Work[T]) -> T:
     the coroutine, and is passed the stop that another thread may request.
     """
     stop = _STOP.get(None) or Stop()
-    if not _has_loop():
+    is_alone = False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        is_alone = True
+    if is_alone:
         return _run(work, stop)
     with ThreadPoolExecutor(1, "orchestrator") as pool, _requesting(stop):
         # Two runs at once are told apart by the context.
@@ -121,7 +135,7 @@ def unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return next((leaf for leaf in leaves if isinstance(leaf, OrchestratorError)), leaves[0])
 
 
-@contextmanager
+@contextlib.contextmanager
 def _requesting(stop: Stop) -> Iterator[None]:
     """Let SIGINT request the stop in this block, instead of raising anywhere in it."""
     before = signal.getsignal(signal.SIGINT)
@@ -135,14 +149,6 @@ def _requesting(stop: Stop) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _has_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _run(work: Work[T], stop: Stop) -> T:
@@ -161,7 +167,7 @@ _lock = threading.Lock()
 _before: list[tuple[int, int, int]] = []
 
 
-@contextmanager
+@contextlib.contextmanager
 def _rare_collection() -> Iterator[None]:
     """Keep the thresholds of the cyclic collector up while any run goes on.
 
@@ -178,3 +184,75 @@ def _rare_collection() -> Iterator[None]:
             before = _before.pop()
             if not _before:
                 gc.set_threshold(*before)
+
+
+# Signals, outside of the time in which a run sends.
+
+DRAINS: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_STDERR = 2
+_SAID = b"orchestrator: interrupted; one moment, until what is being written is whole\n"
+
+
+class DeferredInterrupts:
+    """A handler of signals that raises at once, and from `begin` on only where `look` is called.
+
+    From `begin` on those of `DRAINS` do nothing: the call is about to end.
+
+    An exception between any two instructions may come up inside polars, which words it as a panic
+    of its own, or inside a clean-up, which prints and forgets it.
+    """
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._n_signals = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        if not self._begun:
+            signal.default_int_handler(number, frame)
+        if number in DRAINS:
+            return
+        self._n_signals += 1
+        if self._n_signals == 1:
+            # Not by `sys.stderr`, in the middle of whose `write` this may be.
+            with contextlib.suppress(OSError):
+                os.write(_STDERR, _SAID)
+
+    def begin(self) -> None:
+        """Keep signals for `look` from now on."""
+        self._begun = True
+
+    def look(self) -> None:
+        """A place where nothing is half done.
+
+        Raises:
+            KeyboardInterrupt: If a signal came since `begin`.
+        """
+        if self._n_signals:
+            raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def deferred_interrupts() -> Iterator[DeferredInterrupts]:
+    """Handle SIGINT and `DRAINS` in this block; within another such block the outer one does.
+
+    Signals that are ignored (by `nohup`, or in a job in the background) stay ignored.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *DRAINS)}
+    outer = next((one for one in before.values() if isinstance(one, DeferredInterrupts)), None)
+    if outer is not None:
+        yield outer
+        return
+    late = DeferredInterrupts()
+    if threading.current_thread() is not threading.main_thread():
+        yield late
+        return
+    defaults = (signal.default_int_handler, signal.SIG_DFL)
+    taken = {number: handler for number, handler in before.items() if handler in defaults}
+    for number in taken:
+        signal.signal(number, late)
+    try:
+        yield late
+    finally:
+        for number, handler in taken.items():
+            signal.signal(number, handler)
