@@ -8,7 +8,7 @@ better, but `SCORES`, which is a difference of scores. A decision is the sign of
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -17,9 +17,10 @@ import polars as pl
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.judgment.pointwise import compare_scores
-from orchestrator.ranking.cells import numbers_of
+from orchestrator.ranking.cells import numbers_of, order_words
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, davidson
+from orchestrator.statistics.means import levelled
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.tables import Cell, Measured, Table, make_table, table_columns
@@ -343,20 +344,13 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
     rows: list[list[Cell]] = []
     for name in found.estimators:
         decisions = found.decisions(name)
-        # `a > b = c`, by mean win rate.
-        sums = sides.sums(0.5 + 0.5 * decisions)
-        rates = mean_preferences(sums, 0.95).values
-        known = [(rate, model) for rate, model in zip(rates, models, strict=True)]
-        ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
-        words = [ranked[0][1]]
-        for (before, _), (after, model) in pairwise(ranked):
-            words += ["=" if abs(before - after) < 1e-12 else ">", model]
+        rates = mean_preferences(sides.sums(0.5 + 0.5 * decisions), 0.95).values
         rows.append(
             [
                 WORDS[name],
                 float((decisions == 0).mean()),
                 float((decisions == by_mean).mean()),
-                " ".join(words),
+                order_words(levelled(rates, 1.0), models),
             ]
         )
     return make_table(
