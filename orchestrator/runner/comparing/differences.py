@@ -353,7 +353,7 @@ def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:
     )
     prompts = _previews(side, rows["item"].cast(pl.String))
     return [
-        Change(*found[at].about, item=item, turn=turn, prompt=prompts.get(item, ""), a=a, b=b)
+        Change(*found[int(at)].about, item, turn, prompts.get(item, ""), a, b)
         for item, turn, a, b, at in rows.iter_rows()
     ]
 
