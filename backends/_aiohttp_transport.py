@@ -146,7 +146,7 @@ class AiohttpTransport:
             self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
         is_done = False
         try:
-            async with session.request(
+            response = await session.request(
                 method,
                 self._base_url + path + self._query,
                 # What is long is written in parts.
@@ -154,14 +154,16 @@ class AiohttpTransport:
                 headers=self._key_headers,
                 timeout=_client_timeout(timeout_s, connect_timeout_s(self._base_url)),
                 allow_redirects=False,
-            ) as response:
-                try:
-                    came = await self._read(method, body or b"", response)
-                finally:
-                    # Another request may have its connection once the whole reply has come.
-                    is_done = response.content.is_eof()
-                is_done = is_done and came is not REPEATED
-                return came
+            )
+            try:
+                came = await self._read(method, body or b"", response)
+            finally:
+                # Another request may have its connection once the whole reply has come.
+                is_done = response.content.is_eof()
+                if not is_done:
+                    response.close()
+            is_done = is_done and came is not REPEATED
+            return came
         finally:
             self._busy.discard(attempt)
             if not is_done:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
@@ -239,10 +240,6 @@ class RewardAsk(msgspec.Struct, frozen=True):
 
 
 AnyAsk = GenerateAsk | ScoreAsk | ChooseAsk | SimilarityAsk | RewardAsk
-_DECODERS = {
-    kind: msgspec.json.Decoder(kind)
-    for kind in (GenerateAsk, ScoreAsk, ChooseAsk, SimilarityAsk, RewardAsk)
-}
 # What can't be empty in an ask.
 _FILLED = ("messages", "labels", "texts")
 
@@ -250,10 +247,11 @@ _FILLED = ("messages", "labels", "texts")
 def fault_of(ask: AnyAsk) -> str:
     """Return what is wrong with the values of an ask; empty for nothing.
 
-    Structures are not checked when they are made. Written and read back, each value is.
+    Structures are not checked when they are made. Taken apart and put together, each value is. That
+    texts can be encoded shows when the key is made.
     """
     try:
-        _DECODERS[type(ask)].decode(msgspec.json.encode(ask))
+        msgspec.convert(msgspec.to_builtins(ask), type(ask))
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         return str(error)
     for name in _FILLED:
@@ -261,6 +259,8 @@ def fault_of(ask: AnyAsk) -> str:
             return f"no {name}"
     if isinstance(ask, GenerateAsk) and (ask.sampling.max_tokens < 1 or ask.top_logprobs < 0):
         return "max_tokens below 1, or top_logprobs below 0"
+    if isinstance(ask, GenerateAsk) and not isfinite(ask.sampling.temperature + ask.sampling.top_p):
+        return "temperature or top_p is not a finite number"
     return ""
 
 

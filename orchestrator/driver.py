@@ -270,9 +270,11 @@ class Driver:
             answer = self._answer(unit, slot, keyed)
             if answer is None:
                 waits_for.append(keyed.ask.model)
-            else:
-                unit.answers[slot] = answer
-                self._hold(unit, _outcome_bytes(answer))
+                continue
+            unit.answers[slot] = answer
+            self._hold(unit, _outcome_bytes(answer))
+            if self._trace is not None:
+                self._trace(keyed.ask, unit.position, answer)
         unit.waits_for = waits_for
         unit.n_missing = len(waits_for)
         if not waits_for:
@@ -285,7 +287,7 @@ class Driver:
         """The outcome of one ask where it is known; else the unit waits for it."""
         given = self._plan.given.get(keyed.ask.model)
         if given is not None:
-            return self._traced(unit, keyed, given(unit.work.unit.item, keyed.ask))
+            return given(unit.work.unit.item, keyed.ask)
         key = keyed.key
         flying = self._in_flight.get(key)
         if flying is not None:
@@ -298,7 +300,7 @@ class Driver:
             unit.server_epoch = max(unit.server_epoch, self._epoch_of(key))
             if self._watch is not None:
                 self._watch(key, keyed.kind, keyed.ask.model)
-            return self._traced(unit, keyed, known)
+            return known
         self._send(unit.position, keyed, [(unit, slot)], begun=unit.begun)
         return None
 
@@ -308,13 +310,6 @@ class Driver:
         if found is None and self._reuse is not None:
             return self._reuse(keyed.key, keyed.kind, keyed.ask.model)
         return found
-
-    def _traced(
-        self, unit: _Running, keyed: _Keyed, answer: Outcome | Failure
-    ) -> Outcome | Failure:
-        if self._trace is not None:
-            self._trace(keyed.ask, unit.position, answer)
-        return answer
 
     def _lacking(self, asked: list[_Keyed]) -> str | None:
         """The first absent model whose answer is not known yet."""

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from backends._openai_compatible import NO_LOGPROBS, ChatConfig, Decode, Extra, OpenaiCompatible
-from backends._transport import Transport, http_transport
+from backends._transport import Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import (
     ROUTES_MISSING,
@@ -121,20 +121,13 @@ class Openai(OpenaiCompatible):
     async def _post(
         self, route: str, encode: Callable[[], bytes], decode: Decode[T]
     ) -> T | Failure:
-        def look_at(body: bytes) -> T | Failure:
-            if not still_says(body, self._marks):
-                self._marks = marks_of(body)
-                if (origin := origin_of(body)) != self._origin:
-                    self._notice(origin)
-            return decode(body)
-
         path = self.path
-        found = await super()._post(route, encode, look_at)
+        found = await super()._post(route, encode, decode)
         if not isinstance(found, Failure):
             self._reached = path
         elif found.status in ROUTES_MISSING and self._reached != path:
             # Many providers have the routes right behind the address that they print.
-            other = await self._post_to(route, encode, look_at)
+            other = await self._post_to(route, encode, decode)
             if not isinstance(other, Failure):
                 self.path = self._reached = ""
                 return other
@@ -142,7 +135,18 @@ class Openai(OpenaiCompatible):
                 return other
         return found
 
-    def _notice(self, origin: Origin) -> None:
+    def _read(self, reply: Reply | Failure, decode: Decode[T]) -> T | Failure:
+        if isinstance(reply, Reply) and reply.status == 200:
+            self._look_at(reply.body)
+        return super()._read(reply, decode)
+
+    def _look_at(self, body: bytes) -> None:
+        """Notice whose replies these are."""
+        if still_says(body, self._marks):
+            return
+        self._marks, origin = marks_of(body), origin_of(body)
+        if origin == self._origin:
+            return
         before, self._origin = self._origin, origin
         if origin in self._origins or len(self._origins) >= _MOST_ORIGINS:
             return

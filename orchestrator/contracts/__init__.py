@@ -2,7 +2,7 @@
 
 A family has a base class, and a list of its parts, each a name and a test of its value. The texts
 of what is wrong name the class and where it is. The bases of methods, summaries and analyses are
-here (`method.py`, `summary.py`).
+here (`method.py`).
 """
 
 import inspect
@@ -22,12 +22,15 @@ from orchestrator.columns import (
 )
 from orchestrator.contracts.method import (
     STATUS_COLUMNS,
+    Analysis,
     Method,
     MethodSettings,
+    Statistic,
+    StatisticSettings,
+    Summary,
     roles_of,
     schema_of,
 )
-from orchestrator.contracts.summary import Analysis, Statistic, StatisticSettings, Summary
 from orchestrator.dataset import About, DatasetKind
 from orchestrator.errors import PluginError
 from orchestrator.plugins.base import Plugin, Settings
@@ -136,7 +139,7 @@ def check_class(family: str, found: type[Plugin]) -> None:
     if faults:
         said = "; ".join(faults)
         place = f"{found.__module__}:{found.__qualname__}"
-        raise PluginError(f"{place} is not a {plugins.word_of(family)}: {said}")
+        raise PluginError(f"{place} is not a {plugins.WORDS[family]}: {said}")
 
 
 def place_of(plugin: type) -> str:
@@ -285,10 +288,6 @@ def _suffixes(value: object) -> str:
     return "" if good else "must be a tuple of suffixes, such as ('.txt',)"
 
 
-def _about(value: object) -> str:
-    return "" if value is None or isinstance(value, About) else "must be an About, or None"
-
-
 def _short(value: object) -> str:
     return f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
 
@@ -358,5 +357,11 @@ _PARTS: Final[dict[str, _Names]] = {
         "tokenizer": called_with("self", "weights"),
         "serve_command": called_with("self", "options"),
     },
-    plugins.DATASETS: {"suffixes": _suffixes, "about": _about, "open": called_with("self", "base")},
+    plugins.DATASETS: {
+        "suffixes": _suffixes,
+        "about": lambda value: (
+            "" if value is None or isinstance(value, About) else "must be an About, or None"
+        ),
+        "open": called_with("self", "base"),
+    },
 }

@@ -12,8 +12,7 @@ from pydantic import Field
 from orchestrator import numbers
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source, answer_frames, role_slices
-from orchestrator.contracts.method import MethodSettings
-from orchestrator.contracts.summary import Statistic, Summary
+from orchestrator.contracts.method import MethodSettings, Statistic, Summary
 from orchestrator.errors import OrchestratorError, PluginError, UsageError
 from orchestrator.frames import names_of
 from orchestrator.plugins.base import Settings

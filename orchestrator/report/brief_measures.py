@@ -183,7 +183,7 @@ def _question(
         subject=phrase(Name(table.source), by),
         state=state,
         answer=answer,
-        detail=table.warning,
+        detail=table.warning.removeprefix("No ranking: "),
         measure=column.name,
         standings=tuple(_standing(column, row) for row in order),
         apart=Phrase() if table.warning else says,

@@ -49,10 +49,6 @@ class Link(msgspec.Struct, eq=False):
 
 async def send(backend: Asked, request: Request) -> Outcome | Failure:
     """One attempt: the call of the back-end that fits the ask."""
-    return await answered(_send(backend, request))
-
-
-async def _send(backend: Asked, request: Request) -> Outcome | Failure:
     ask = request.ask
     if isinstance(ask, ChooseAsk):
         return await backend.choose(ask)
@@ -402,8 +398,8 @@ class Scheduler:
         self.n_deferred += link.defers
         try:
             if link.defers:
-                return await self._until_stop(lambda: send(asked, request))
-            return await send(asked, request)
+                return await self._until_stop(lambda: answered(send(asked, request)))
+            return await answered(send(asked, request))
         finally:
             self.n_deferred -= link.defers
             self._ends.attempted(request)

@@ -6,6 +6,7 @@ A new number is queued before whatever uses it, so it is committed with it or be
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Final
 from urllib.parse import quote
 
@@ -17,8 +18,8 @@ from orchestrator.errors import StoreError
 from orchestrator.records import UNKNOWN_ID, Generation, IntArray, Scored, TopLogprobs
 from orchestrator.store import blobs, reading
 from orchestrator.store.blobs import printable
-from orchestrator.store.entries import NameEntry, ServerEntry, StoredServer, TokensEntry, wall_ms
-from orchestrator.store.reading import Query
+from orchestrator.store.entries import NameEntry, ServerEntry, TokensEntry, wall_ms
+from orchestrator.store.reading import Query, StoredServer
 from orchestrator.wire import failures
 
 _MAX_NAME: Final = 200
@@ -262,10 +263,10 @@ class Vocabulary:
                 self._numbers = {text: number for number, text in stored.items()}
                 self._next = next_number(stored, is_whole=is_whole)
             known = self._numbers
-            found = [known.get(name, UNKNOWN_ID) for name in names]
+            found = list(map(known.get, names, repeat(UNKNOWN_ID)))
             if UNKNOWN_ID in found:
                 self._number(names, known)
-                found = [known.get(name, UNKNOWN_ID) for name in names]
+                found = list(map(known.get, names, repeat(UNKNOWN_ID)))
         return found
 
     def _number(self, names: Sequence[bytes], known: dict[bytes, int]) -> None:

@@ -38,7 +38,7 @@ _BEGINNING: Final = b'"logprobs":{"content":[{'
 _NEXT: Final = b'}]},{"token":'
 _LAST: Final = b'"bytes":'
 _END: Final = b"}]}"
-_QUOTE, _BACKSLASH, _MINUS, _POINT, _ZERO = b'"\\-.0'
+_QUOTE, _BACKSLASH, _MINUS, _POINT = b'"\\-.'
 # Quotes around the three keys of an alternative and its token; a drawn token has a fourth key.
 _N_LISTED: Final = 8
 _N_DRAWN: Final = 10
@@ -160,17 +160,16 @@ def _columns(body: bytes, text: Bytes, words: Words, at: Places) -> Columns | No
     at = np.ascontiguousarray(at).reshape(_N_LISTED, -1)
     logprobs = _numbers(text, words, at[5] + len('":'), at[6] - len(","))
     begins, ends = at[2] + 1, at[3]
-    ids: IntArray | None
-    names: tuple[bytes, ...] = ()
+    if logprobs is None:
+        return None
     if body.startswith(PLACEHOLDER.encode(), begins[0]):
         ids = ids_between(text, words, begins, ends)
-    else:
-        ids, names = named_between(body, words, begins, ends)
-        if logprobs is not None:
-            ids[np.isnan(logprobs)] = UNKNOWN_ID
-    if logprobs is None or ids is None:
+        return None if ids is None else Columns(logprobs.reshape(shape), ids.reshape(shape))
+    named = named_between(body, words, begins, ends)
+    if named is None:
         return None
-    return Columns(logprobs.reshape(shape), ids.reshape(shape), names)
+    named.ids[np.isnan(logprobs)] = UNKNOWN_ID
+    return Columns(logprobs.reshape(shape), named.ids.reshape(shape), named.names)
 
 
 def _numbers(text: Bytes, words: Words, begins: Places, ends: Places) -> NDArray[np.float64] | None:
@@ -182,18 +181,12 @@ def _numbers(text: Bytes, words: Words, begins: Places, ends: Places) -> NDArray
     n_whole = points - begins - is_negative
     n_fraction = ends - points - 1
     odd = (n_whole < 1) | (n_whole > _MOST_WHOLE) | (n_fraction < 1) | (n_fraction > _MOST_FRACTION)
-    n_fraction[odd] = 0
+    n_whole[odd] = n_fraction[odd] = 0
+    whole, is_whole_odd = numbers_before(words, points, n_whole)
     low, is_low_odd = numbers_before(words, ends, np.minimum(n_fraction, WORD_BYTES))
     n_high = np.maximum(n_fraction - WORD_BYTES, 0)
     high, is_high_odd = numbers_before(words, ends - WORD_BYTES, n_high)
     scale = _TENS[n_fraction]
-    last = text[points - 1] - np.uint8(_ZERO)
-    whole, is_whole_odd = last.astype(np.uint64), last > 9
-    for place in range(2, _MOST_WHOLE + 1):
-        longer = np.flatnonzero(n_whole >= place)
-        further = text[points[longer] - place] - np.uint8(_ZERO)
-        whole[longer] += further.astype(np.uint64) * _TENS[place - 1]
-        is_whole_odd[longer] |= further > 9
     values = (whole * scale + high * _TENS[WORD_BYTES] + low) / scale
     np.negative(values, out=values, where=is_negative)
     odd |= is_whole_odd | is_low_odd | is_high_odd | _is_on_an_edge(values)

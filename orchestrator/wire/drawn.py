@@ -191,7 +191,9 @@ def _observe(
         return tokens
     entries, span, own = tokens.entries, tokens.span, tokens.own
     if not reading.ids and entries and entries[0].id is not None:
-        _drop_ids(entries)
+        for entry in entries:
+            for one in (entry, *getattr(entry, "top_logprobs", ())):
+                one.id = None
     values = logprob_array([entry.logprob for entry in entries])
     if isinstance(values, Failure):
         return values
@@ -219,13 +221,6 @@ def _observe(
     return _Observed(ids, values, top, offsets, span.start or None, named, names)
 
 
-def _drop_ids(entries: list[Any]) -> None:
-    for entry in entries:
-        entry.id = None
-        for one in getattr(entry, "top_logprobs", ()):
-            one.id = None
-
-
 def _joined(tokens: list[bytes], names: tuple[bytes, ...]) -> tuple[IntArray, tuple[bytes, ...]]:
     """Name drawn tokens by their texts, added to those of alternatives."""
     every = spelling.named([*names, *tokens])
@@ -245,7 +240,7 @@ def _offsets(tokens: list[bytes], text: str) -> IntArray | None:
     begins = (np.frombuffer(joined, np.uint8) & 0xC0) != 0x80
     characters = np.concatenate(([0], np.cumsum(begins)))
     starts = np.cumsum([0, *map(len, tokens)])[:-1]
-    inside = np.array([start < len(joined) and not begins[start] for start in starts], np.int64)
+    inside = ~np.append(begins, True)[starts]
     found = characters[starts] - inside - characters[first]
     places: IntArray = np.clip(found, 0, len(text)).astype(np.int32)
     return places
@@ -316,8 +311,9 @@ def _top(
         values[pushed, 0] = np.nan
         ids[pushed, 0] = UNKNOWN_ID
     order = np.argsort(-values, axis=1, kind="stable")[:, :k]
-    values = np.take_along_axis(values, order, axis=1)
-    ids = np.take_along_axis(ids, order, axis=1)
+    # As places of the whole: `np.take_along_axis` takes three times as long.
+    order += np.arange(0, values.size, width)[:, np.newaxis]
+    values, ids = values.ravel()[order], ids.ravel()[order]
     if values.shape[1] < k:
         room = ((0, 0), (0, k - values.shape[1]))
         values = np.pad(values, room, constant_values=np.nan)

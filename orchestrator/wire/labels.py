@@ -26,7 +26,7 @@ from orchestrator.wire.parsing import (
     logprob,
     no_logprobs,
 )
-from orchestrator.wire.spelling import Way, bytes_of, id_in, is_in, way_of
+from orchestrator.wire.spelling import bytes_of, id_in, is_in, way_of
 
 METHOD: Final = "top_logprobs"
 ADVICE: Final = (
@@ -201,19 +201,25 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
     if id_in(entry.token) is not None:
         return _BY_IDS
     way = bytes_of if entry.utf8 is not None else way_of([entry.token], text)
-    pairs = _pairs(entry.top_logprobs, way)
-    if not pairs:
-        return None
     found: dict[bytes, float] = {}
+    values: list[float] = []
     twice: set[bytes] = set()
-    for token, value in pairs:
-        if token not in found:
+    for one in entry.top_logprobs:
+        value = one.logprob
+        if value is None or value <= SENTINEL or value != value:
+            continue
+        if value > ROUNDING:
+            return None
+        values.append(value)
+        token = way(one.token) if one.utf8 is None else bytes(one.utf8)
+        if (before := found.get(token)) is None:
             found[token] = value
             continue
-        if abs(value - found[token]) <= _SAME:
+        if abs(value - before) <= _SAME:
             twice.add(token)
-        found[token] = _ln_sum((found[token], value))
-    values = [value for _, value in pairs]
+        found[token] = _ln_sum((before, value))
+    if not values:
+        return None
     # vLLM puts the drawn token first and cuts the list; then only the others bound what is missing.
     lowest = min(values[1:] if len(values) > 1 and values[0] < values[1] else values)
     own = way(entry.token) if entry.utf8 is None else bytes(entry.utf8)
@@ -227,19 +233,6 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
         return fault
     found.pop(b"", None)
     return _Listing(found, lowest, frozenset(twice))
-
-
-def _pairs(listed: Sequence[Entry], way: Way) -> list[tuple[bytes, float]]:
-    """Tokens that are listed with a number, in order; none where one of the numbers is none."""
-    found = []
-    for one in listed:
-        value, utf8 = one.logprob, one.utf8
-        if value is None or value <= SENTINEL or value != value:
-            continue
-        if value > ROUNDING:
-            return []
-        found.append((way(one.token) if utf8 is None else bytes(utf8), value))
-    return found
 
 
 _SAME: Final = 1e-4

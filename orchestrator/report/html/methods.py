@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from orchestrator import contracts, plugins
 from orchestrator.contracts.context import Source
-from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.summary import Summary
+from orchestrator.contracts.method import Summary, is_judging
 from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import without_n

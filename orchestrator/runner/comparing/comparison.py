@@ -423,4 +423,4 @@ def _about_one(one: Difference) -> str:
     where = " · ".join(part for part in (one.run, one.model) if part)
     text = cell_text(Column("difference", "signed"), value)
     prefix = f"{where}: " if where else ""
-    return f"{prefix}{one.second} is {_verdict(one)} than {one.first} by {text} ({one.score})"
+    return f"{prefix}{one.second} is {_verdict(one)} than {one.first} by {one.score}: {text}"

@@ -18,12 +18,13 @@ from orchestrator.clusters import OVER
 from orchestrator.contracts.context import roles_in
 from orchestrator.contracts.method import is_judging
 from orchestrator.frames import counted_by
-from orchestrator.numbers import UNDEFINED, counted
+from orchestrator.numbers import counted
 from orchestrator.ranking.agreement import PAIR, agreement_table, ordered, verdict_rows
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking, with_decisions
 from orchestrator.ranking.judged import Table as JudgedTable
 from orchestrator.ranking.judged import has_modes, judgments, tabulate
 from orchestrator.ranking.trust import thresholds_of
+from orchestrator.report.words import rank_words
 from orchestrator.runner.comparing.sides import Common, Side
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.statistics.ranking import Pair
@@ -151,7 +152,7 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
                 rating.model,
                 _measured(rating.rating, rating.low, rating.high,
                           low_open=rating.low_open, high_open=rating.high_open),
-                _ranks(rating.rank, rating.rank_low, rating.rank_high),
+                rank_words(rating),
                 rating.n_judgments,
             )
             for rating in one.ratings
@@ -246,12 +247,6 @@ def _measured(
         high = np.inf
     both = low is not None and high is not None
     return Measured(value, low if both else None, high if both else None)
-
-
-def _ranks(rank: int | None, low: int | None, high: int | None) -> str:
-    if rank is None:
-        return UNDEFINED
-    return f"{rank}" if low == high else f"{low} to {high}"
 
 
 def verdicts(sides: Sequence[Side], common: Common, method: str) -> pl.DataFrame:

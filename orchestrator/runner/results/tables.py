@@ -25,8 +25,7 @@ from orchestrator import __version__, contracts, plugins
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Context, Source, answer_frames, roles_in
-from orchestrator.contracts.method import frame_of
-from orchestrator.contracts.summary import Analysis, Summary
+from orchestrator.contracts.method import Analysis, Summary, frame_of
 from orchestrator.disk import files
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
 from orchestrator.frames import FrameFiles

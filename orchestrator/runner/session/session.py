@@ -7,6 +7,7 @@ become durable before the outcomes it rests on.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
@@ -27,7 +28,7 @@ from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.fleet import Fleet, Listener
 from orchestrator.runner.servers.health import Loads
 from orchestrator.runner.servers.placement import Waves, plan_anew
-from orchestrator.runner.session.adaptive import Adaptive, FirstLimits
+from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.runner.session.opening import Opened, positions_left
 from orchestrator.runner.session.progress import Ints, LiveRankings, Stages, models_progress
 from orchestrator.runner.session.token_texts import TokenTexts
@@ -100,7 +101,7 @@ class Session(Listener):
         core: Core,
         budget: Budget,
         fleet: Fleet,
-        limits: FirstLimits,
+        adaptive: Adaptive,
         waves: Waves | None = None,
         *,
         run_dir: Path,
@@ -152,7 +153,8 @@ class Session(Listener):
         self._failures: dict[str, int] = {}
         self._tokens = {name: [0, 0] for name in plan.identities}
         self.loads = Loads(core.models, self.scheduler.backend)
-        self.adaptive = Adaptive(limits, core, self.scheduler, self.loads, self._tokens, store)
+        self.adaptive = adaptive
+        adaptive.steer(core, self.scheduler, self.loads, self._tokens)
         self._faults: list[str] = []
         self._often = RepeatedEvents()
         statistics = prepared.recipe.settings.statistics
@@ -162,7 +164,8 @@ class Session(Listener):
             thresholds=statistics.trust,
             confidence_level=statistics.confidence_level,
         )
-        self._pumping = self._pump_is_due = self._turning = False
+        self._came: deque[tuple[Request, Outcome | Failure]] = deque()
+        self._pump_is_due = self._turning = False
         # Failures of this call that are no outcomes: refusals, which every unit that asks the same
         # would meet, and where units are played again in another wave all others too: asking anew
         # what has failed would take them to and fro for ever.
@@ -182,6 +185,7 @@ class Session(Listener):
         ending = None if left_s is None else self._loop.call_later(left_s, self._end_in_time)
         try:
             await self.scheduler.run(self._pump)
+            self._flush()
         finally:
             if ending is not None:
                 ending.cancel()
@@ -302,8 +306,9 @@ class Session(Listener):
             if len(self._recent) >= _RECENT:
                 del self._recent[next(iter(self._recent))]
             self._recent[request.key] = outcome
-        self._driver.deliver(request, outcome)
-        self._pump()
+        # Units that go on together, once a turn of the event loop, cost less than one by one.
+        self._came.append((request, outcome))
+        self._pump_later(0.0)
 
     def _look_up(self, key: bytes) -> Outcome | Failure | None:
         """The store, past the answers that have just come: all pairs of an item ask for them."""
@@ -313,14 +318,9 @@ class Session(Listener):
 
     def _pump(self) -> None:
         """Send what units ask for, record units that ended, open others."""
-        if self._pumping:
-            return
-        self._pumping = True
-        try:
-            self._flush()
-            self._open_units()
-        finally:
-            self._pumping = False
+        self._pump_is_due = False
+        self._flush()
+        self._open_units()
         if self._window.empty and self._driver.n_open == 0:
             self.scheduler.stop()
         elif self._waves is not None and not (self._turning or self.stopping):
@@ -395,13 +395,12 @@ class Session(Listener):
     def _pump_later(self, delay_s: float) -> None:
         if not self._pump_is_due:
             self._pump_is_due = True
-            self.scheduler.soon(self._pump_again, delay_s)
-
-    def _pump_again(self) -> None:
-        self._pump_is_due = False
-        self._pump()
+            self.scheduler.soon(self._pump, delay_s)
 
     def _flush(self) -> None:
+        """Give units what has come; record those that ended, and queue what others ask for."""
+        while self._came:
+            self._driver.deliver(*self._came.popleft())
         outbox, finished = self._driver.outbox, self._driver.finished
         while finished:
             self._record(finished.popleft())
