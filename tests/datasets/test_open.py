@@ -35,7 +35,7 @@ def write(path, rows):
 
 
 def opened(path, **settings):
-    kind = {"tsv": "csv"}.get(path.suffix[1:], path.suffix[1:])
+    kind = {"tsv": "csv", "xlsx": "excel"}.get(path.suffix[1:], path.suffix[1:])
     config = contracts.load(plugins.DATASETS, kind).Config.model_validate(
         {"path": str(path), **settings}
     )
@@ -328,7 +328,4 @@ def test_every_kind_says_what_it_is_in_a_line():
 def test_a_file_that_is_not_what_its_name_says_is_told(tmp_path, suffix, content, said):
     path = tmp_path / f"items.{suffix}"
     path.write_bytes(content)
-    kind = {"tsv": "csv", "xlsx": "excel"}.get(suffix, suffix)
-    config = contracts.dataset(kind).Config.model_validate({"path": str(path)})
-    with pytest.raises(DatasetError, match=rf"{path.name}: .*{said}"):
-        open_dataset(PluginRef(kind, config))
+    assert said in message_of(path)
