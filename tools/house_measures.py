@@ -32,16 +32,16 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_096,
     "functions with `Any` in the signature": 223,
-    "lines": 102_921,
-    "files": 435,
-    "distinct names": 4_022,
+    "lines": 102_861,
+    "files": 434,
+    "distinct names": 4_021,
     "value classes": 537,
-    "fields of value classes": 2_566,
+    "fields of value classes": 2_564,
     "pairs of value classes that share 60 % of their fields": 22,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 177,
+    "files that one run enters": 176,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

@@ -121,7 +121,7 @@ def chat_entry(
     }
 
 
-def chat_reply(request: ChatRequest, served: Served, job: Job, answer: Answer) -> dict[str, Any]:
+def chat_reply(request: ChatRequest, served: Served, job: Job, answer: Answer) -> dict[str, object]:
     """The fields of a chat reply."""
     choice: dict[str, Any] = {
         "index": 0,
