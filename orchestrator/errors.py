@@ -19,8 +19,10 @@
 A failed request is not an error but a value: `records.Failure`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
+from unicodedata import normalize
 
 EXIT_COMPLETE = 0
 EXIT_FAILED = 1
@@ -118,3 +120,19 @@ class MethodError(OrchestratorError):
 
 class StatisticsError(OrchestratorError, ValueError):
     """A statistic was asked of data that can't give it."""
+
+
+def nearest(word: str, known: Iterable[object], listed: str = "available") -> str:
+    """Return the end of a message: the nearest name, or a list of what there is.
+
+    Without a title of that list, nothing where no name is near.
+    """
+    # Only a wrong name needs it, and `--help` loads nothing that it does not need.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    names = [str(name) for name in known]
+    if near := get_close_matches(word, names, n=1):
+        is_same = normalize("NFC", word) == normalize("NFC", near[0])
+        form = ", which looks the same (Unicode normal form NFC)" if is_same else ""
+        return f"; did you mean {near[0]!r}{form}?"
+    return f"; {listed}: {', '.join(names)}" if names and listed else ""

@@ -1,17 +1,15 @@
 """Pydantic's findings as faults a user can act on: where, what, and the nearest right name."""
 
-import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast, get_args, get_origin
-from unicodedata import normalize
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator import plugins
-from orchestrator.errors import Fault
+from orchestrator.errors import Fault, nearest
 from orchestrator.plugins.base import descriptions
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, SUBSET_PATTERN, VARIABLE_PATTERN
 from orchestrator.recipe.source import SECRET, KeyPath, Written, walk
@@ -47,17 +45,6 @@ _TYPES: Final = {
     "finite_number": "must be a finite number",
 }
 _OF_OTHER_ARMS: Final = {"literal_error", "list_type", "tuple_type", "dict_type", "string_type"}
-
-
-def nearest(word: str, known: Iterable[str], listed: str = "available") -> str:
-    """The end of a message: the nearest name, or a list of what there is."""
-    names = [str(name) for name in known]
-    near = difflib.get_close_matches(word, names, n=1)
-    if near:
-        is_same = normalize("NFC", word) == normalize("NFC", near[0])
-        form = ", which looks the same (Unicode normal form NFC)" if is_same else ""
-        return f"; did you mean {near[0]!r}{form}?"
-    return f"; {listed}: {', '.join(names)}" if names else ""
 
 
 def joined(path: KeyPath) -> str:

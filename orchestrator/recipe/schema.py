@@ -5,7 +5,8 @@ In a file the settings of methods, servers, back-ends and datasets are `Any`:
 JSON Schema that editors read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 from unicodedata import is_normalized, normalize
@@ -14,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from orchestrator.backend import Batch, is_private
 from orchestrator.contracts.method import Method, MethodSettings
-from orchestrator.errors import Fault
+from orchestrator.errors import Fault, LaunchError, UsageError
 from orchestrator.plugins.base import Settings
 from orchestrator.recipe.settings import Cluster, GivenAnswers, Headers, LogTo, OnEnd, ReusedRun
 from orchestrator.recipe.settings import MethodRef as MethodRef
@@ -423,9 +424,13 @@ class Recipe:
     file: str
     fault: Callable[[tuple[str | int, ...], str], Fault] = field(repr=False, compare=False)
 
-    def at(self, *path: str | int, message: object) -> str:
-        """Return the words of an error that was found after loading: where, then what."""
-        return str(self.fault(path, f"{'.'.join(map(str, path))}: {message}"))
+    @contextmanager
+    def at(self, *path: str) -> Iterator[None]:
+        """Say of an error inside where in the recipe the setting stands that it is about."""
+        try:
+            yield
+        except (LaunchError, UsageError) as error:
+            raise type(error)(str(self.fault(path, f"{'.'.join(path)}: {error}"))) from error
 
     @property
     def shard(self) -> tuple[int, int] | None:

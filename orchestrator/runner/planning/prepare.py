@@ -10,7 +10,7 @@ import msgspec
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import Companion, Method, MethodSettings, clash_in
 from orchestrator.dataset import Dataset, is_here
-from orchestrator.errors import DatasetError, LaunchError, PluginError, UsageError
+from orchestrator.errors import PluginError, UsageError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
 from orchestrator.runner.models.identity import (
@@ -110,7 +110,14 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         if settings.limit is not None:
             dataset = dataset.limit(settings.limit)
         if recipe.shard is not None:
-            dataset = _shard_of(dataset, recipe, *recipe.shard)
+            with recipe.at("statistics", "stop_when"):
+                if settings.statistics.stop_when is not None:
+                    raise UsageError(
+                        "decides from all items what is asked next, and a shard knows only its "
+                        "own: leave it out, or run all items at once"
+                    )
+            with recipe.at("subset"):
+                dataset = dataset.shard(*recipe.shard, settings.seed)
         elif settings.subset is not None:
             dataset = dataset.subset(settings.subset, settings.seed)
         parts = parts_of(recipe, allow_code=allow_code)
@@ -129,14 +136,10 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
             dataset = dataset.shuffled(settings.seed, by_cluster=by_cluster)
         identities = {}
         for name, spec in specs.items():
-            if name in given:
-                identities[name] = given[name][1]
-            else:
-                try:
-                    identities[name] = model_identity(spec, allow_code=allow_code)
-                except (LaunchError, UsageError) as error:
-                    said = recipe.at("models", name, "weights", message=error)
-                    raise type(error)(said) from error
+            with recipe.at("models", name, "weights"):
+                identities[name] = (
+                    given[name][1] if name in given else model_identity(spec, allow_code=allow_code)
+                )
         local = local_models(parts, recipe, base, allow_code=allow_code)
         identities.update((name, identity) for name, (_, identity) in local.items())
         models = {**recipe.models, **{name: spec for name, (spec, _) in local.items()}}
@@ -226,19 +229,6 @@ def describe_change(
         who = f" (judge: {', '.join(judges)})" if judges else ""
         changes.append(f"{method_changes(old.get('methods'), new.get('methods'))}{who}")
     return changes
-
-
-def _shard_of(dataset: Dataset, recipe: Recipe, part: int, n_parts: int) -> Dataset:
-    if recipe.settings.statistics.stop_when is not None:
-        said = (
-            "decides from all items what is asked next, and a shard knows only its own: leave it "
-            "out, or run all items at once"
-        )
-        raise UsageError(recipe.at("statistics", "stop_when", message=said))
-    try:
-        return dataset.shard(part, n_parts, recipe.settings.seed)
-    except DatasetError as error:
-        raise UsageError(recipe.at("subset", message=error)) from error
 
 
 def method_changes(old: object, new: object) -> str:
