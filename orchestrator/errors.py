@@ -123,16 +123,13 @@ class StatisticsError(OrchestratorError, ValueError):
 
 
 def nearest(word: str, known: Iterable[object], listed: str = "available") -> str:
-    """Return the end of a message: the nearest name, or a list of what there is.
-
-    Without a title of that list, nothing where no name is near.
-    """
-    # Only a wrong name needs it, and `--help` loads nothing that it does not need.
+    """Return the end of a message: the nearest name, or a list of what there is under a title."""
+    # `--help` loads nothing that it does not need.
     from difflib import get_close_matches  # noqa: PLC0415
 
     names = [str(name) for name in known]
     if near := get_close_matches(word, names, n=1):
         is_same = normalize("NFC", word) == normalize("NFC", near[0])
-        form = ", which looks the same (Unicode normal form NFC)" if is_same else ""
+        form = ", which looks the same in another form of Unicode" if is_same else ""
         return f"; did you mean {near[0]!r}{form}?"
     return f"; {listed}: {', '.join(names)}" if names and listed else ""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
-from unicodedata import is_normalized, normalize
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
@@ -32,14 +31,6 @@ KEY_PATTERN = (
     r"^[^\s/\\\u0000-\u001f\u007f-\u009f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]+$"
 )
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
-
-
-def composed(name: str) -> str:
-    """Refuse a name that looks like another one, letters and accents being apart."""
-    if not is_normalized("NFC", name):
-        raise ValueError(f"must be in Unicode normal form NFC: {normalize('NFC', name)!r}")
-    return name
-
 
 Count = Annotated[int, Field(ge=1)]
 SUBSET_PATTERN = (
@@ -237,10 +228,9 @@ class RecipeFile(Settings):
     defaults: dict[Literal["models", "methods"], dict[str, Any]] = Field(default_factory=dict)
     """Settings that are written into every model and every method unless it says otherwise. Blocks
     for YAML anchors stand under names that begin with `x-`."""
-    models: dict[
-        Annotated[str, Field(pattern=KEY_PATTERN, max_length=100), AfterValidator(composed)],
-        ModelEntry,
-    ] = Field(min_length=1)
+    models: dict[Annotated[str, Field(pattern=KEY_PATTERN, max_length=100)], ModelEntry] = Field(
+        min_length=1
+    )
     """Models, each under a name of your choice for tables and methods."""
     dataset: Any
     """Source of the items."""

@@ -62,7 +62,6 @@ class Confidence:
         macro: Unweighted mean of the categories' shares; None without categories.
         n_passed: Items that pass.
         n_items: Items.
-        n_undefined: Items without d.
     """
 
     delta: float
@@ -73,7 +72,6 @@ class Confidence:
     macro: Estimate | None
     n_passed: int
     n_items: int
-    n_undefined: int
 
 
 def confidence(
@@ -110,7 +108,6 @@ def confidence(
             macro=macro,
             n_passed=int(passed.sum()),
             n_items=int(passed.size),
-            n_undefined=int((~known).sum()),
         )
         found.append(one)
     return tuple(found)

@@ -254,15 +254,10 @@ def open_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
-_LONGEST: Final = 200
-"""Characters of a path in a message."""
-
-
 def said_by_system(error: OSError) -> str:
     """Return what the system says about a file or a connection, with a limit that was met."""
-    where, limit = "" if error.filename is None else f"{error.filename}: ", ""
-    if len(where) > _LONGEST:
-        where = f"{where[:_LONGEST]}…: "
+    where = "" if error.filename is None else f"{str(error.filename)[:200]}: "
+    limit = ""
     if error.errno == errno.EMFILE:
         limit = f"; {few_files()}"
     return f"{where}{error.strerror or error}{limit}"
