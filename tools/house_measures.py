@@ -34,7 +34,7 @@ CEILINGS: Final[Mapping[str, int]] = {
     "functions with `Any` in the signature": 223,
     "lines": 102_615,
     "files": 423,
-    "distinct names": 4_010,
+    "distinct names": 4_009,
     "value classes": 537,
     "fields of value classes": 2_554,
     "pairs of value classes that share 60 % of their fields": 22,
