@@ -88,13 +88,11 @@ def folder(file: Path, sha256: str, stop: threading.Event | None = None) -> Path
     if is_whole(place):
         return place
     need("converting a GGUF file", "gguf", ("gguf",))
-    try:
+    with files.writing(place, LaunchError):
         place.parent.mkdir(parents=True, exist_ok=True)
         with _locked(place, stop):
             if not is_whole(place):
                 _convert(file, sha256, place, stop or threading.Event())
-    except OSError as error:
-        raise LaunchError(f"{place}: cannot be written: {error.strerror or error}") from error
     return place
 
 

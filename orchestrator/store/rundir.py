@@ -380,7 +380,5 @@ def _read_mark(path: Path) -> _Mark:
 
 
 def _replace(path: Path, content: bytes, *, durable: bool) -> None:
-    try:
+    with files.writing(path, StoreError):
         files.write(path, content, durable=durable, own=True)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -88,12 +88,9 @@ class Desk:
             writer = csv.DictWriter(out, columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
-            try:
+            with files.writing(self._path):
                 # With the mark that the sheet was written with, for spreadsheets.
                 files.write(self._path, out.getvalue().encode("utf-8-sig"), durable=True)
-            except OSError as error:
-                why = error.strerror or error
-                raise UsageError(f"{self._path} cannot be written: {why}") from error
 
     def _checked(self, label: object) -> str:
         text = label.strip() if isinstance(label, str) else ""

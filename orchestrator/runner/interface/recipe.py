@@ -238,10 +238,12 @@ class Recipe:
                 )
             items = target.with_name(f"{target.stem}.items.jsonl")
             data["dataset"]["path"] = items.name
-            _write(items, self._rows.path.read_bytes())
+            with files.writing(items):
+                files.write(items, self._rows.path.read_bytes())
         text = source.dump_yaml(data)
         if target is not None:
-            _write(target, text.encode())
+            with files.writing(target):
+                files.write(target, text.encode())
         return text
 
     def keep(self, resolved: schema.Recipe, run_dir: RunDirectory) -> schema.Recipe:
@@ -260,7 +262,7 @@ class Recipe:
             StoreError: If a file can't be written.
         """
         data = resolved.resolved()
-        try:
+        with files.writing(run_dir.path / KEPT, StoreError):
             if self._rows is not None:
                 path = run_dir.path.resolve() / self._rows.path.name
                 files.write(path, self._rows.path.read_bytes())
@@ -269,8 +271,6 @@ class Recipe:
                 resolved = dataclasses.replace(resolved, dataset=dataset)
                 data["dataset"] = {**dataset.resolved(), "path": path.name}
             files.write(run_dir.path / KEPT, source.dump_yaml(data).encode())
-        except OSError as error:
-            raise StoreError(f"{error.filename}: {error.strerror or error}") from error
         return resolved
 
     def __repr__(self) -> str:
@@ -300,13 +300,6 @@ def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink()
         path.parent.rmdir()
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        files.write(path, content)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _dataset(given: DatasetLike) -> tuple[object, HeldRows | None]:

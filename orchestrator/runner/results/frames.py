@@ -58,10 +58,8 @@ def write_mark(path: Path, mark: str, paths: Iterable[Path]) -> None:
     Raises:
         StoreError: If it can't be written.
     """
-    try:
+    with files.writing(path, StoreError):
         files.write(path, " ".join([mark, *map(files.checksum, paths)]).encode(), own=True)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 # What a reader must know of the compared answers: cut, perhaps not whole, empty, thinking.

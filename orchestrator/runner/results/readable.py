@@ -112,7 +112,7 @@ def _give(store: Store, own: Path, directory: RunDirectory) -> None:
     if not (own / EXPORTED).exists():
         return  # there is no plan, or one without frames
     results = directory.results
-    try:
+    with files.writing(results, StoreError):
         files.real_folder(results)
         with _alone(results):
             if not store.writes:
@@ -123,10 +123,6 @@ def _give(store: Store, own: Path, directory: RunDirectory) -> None:
                 with files.renaming(results / name, own=True) as part:
                     files.check_plain(own / name)
                     files.link_or_copy(own / name, part)
-    except OSError as error:
-        raise StoreError(
-            f"can't write {error.filename or results}: {error.strerror or error}"
-        ) from error
 
 
 @contextlib.contextmanager

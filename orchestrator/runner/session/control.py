@@ -104,10 +104,8 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
     holder = run_dir.holder()
     if holder is None:
         raise RunDirectoryError(f"{run_dir.path}: this run is not running")
-    try:
+    with files.writing(run_dir.control, RunDirectoryError):
         files.real_folder(run_dir.control)
-    except OSError as error:
-        raise RunDirectoryError(f"{run_dir.control}: {error.strerror or error}") from error
     # Names sort by time; two terminals never share one.
     asked = run_dir.control / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
     files.write(asked, msgspec.json.encode(command))
