@@ -212,7 +212,7 @@ class Api:
         """Two runs side by side."""
         given = request.query_params
         a, b = (self._library.run(given.get(name, "")).snapshot() for name in ("a", "b"))
-        return compared(a, b, given.get("measure", ""), (given["a"], given["b"]))
+        return compared(a, b, given.get("measure", ""))
 
     def state(self, request: Request) -> object:
         """Return the progress of a run."""
@@ -221,7 +221,7 @@ class Api:
     def overview(self, request: Request) -> object:
         """Return the content of the report."""
         snapshot = self._run(request).snapshot()
-        return {"version": snapshot.version, **snapshot.overview[0]}
+        return {"version": snapshot.version, **snapshot.overview}
 
     def items(self, request: Request) -> object:
         """A stretch of the items that are wanted."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import polars as pl
 
@@ -28,7 +28,6 @@ from orchestrator.runner.results.requests import Replay
 from orchestrator.runner.results.stored import units_left
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.store import RunDirectory, Store
-from orchestrator.tables import Table
 from orchestrator.view import overview
 from orchestrator.view.answers import Answers
 from orchestrator.view.item import traced
@@ -36,8 +35,6 @@ from orchestrator.view.items import Items, Texts, build, write_texts
 
 # What a browser takes to show the first items, and nothing should take from it.
 _FIRST_SCREEN_S: Final = 0.5
-
-T = TypeVar("T")
 
 
 class Snapshot:
@@ -96,8 +93,8 @@ class Snapshot:
             later.start()
 
     @cached_property
-    def overview(self) -> tuple[dict[str, object], list[Table]]:
-        """The content of the report, as plain data, and its tables."""
+    def overview(self) -> dict[str, object]:
+        """The content of the report, as plain data."""
         return self._of_frames(overview.overview)
 
     @cached_property
@@ -105,7 +102,7 @@ class Snapshot:
         """The charts of the report, which take longer than all it says."""
         return self._of_frames(overview.drawings)
 
-    def _of_frames(self, made: Callable[[api.Result], T]) -> T:
+    def _of_frames(self, made: Callable[[api.Result], dict[str, object]]) -> dict[str, object]:
         try:
             return made(self.result)
         finally:
