@@ -11,7 +11,7 @@ import polars as pl
 from orchestrator import numbers
 from orchestrator.errors import OrchestratorError
 from orchestrator.report.html.shell import grid, safe_block
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import page_line
 from orchestrator.runner.api import compare
 from orchestrator.view.items import Items, Measure
 from orchestrator.view.library import Snapshot
@@ -37,7 +37,7 @@ def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
     for path in dict.fromkeys((*left, *right)):
         if left.get(path) != right.get(path):
             values = [side.get(path, numbers.UNDEFINED) for side in (left, right)]
-            settings.append([safe_line(path), *(safe_block(one, _MAX_SETTING) for one in values)])
+            settings.append([page_line(path), *(safe_block(one, _MAX_SETTING) for one in values)])
     shared = [one for one in a.items.measures if one in b.items.measures]
     chosen = next((one for one in shared if one.key == measure), shared[0] if shared else None)
     return {
@@ -55,15 +55,15 @@ def _paired(a: Snapshot, b: Snapshot) -> Data:
     try:
         found = compare(a.result, b.result, allow_code=a.result.allow_code)
     except OrchestratorError as error:
-        return {"headline": [safe_line(str(error))], "notes": [], "tables": folded([])}
+        return {"headline": [page_line(str(error))], "notes": [], "tables": folded([])}
     finally:
         # It reads whole frames, which need not stay in memory.
         for one in (a, b):
             one.result.frames.forget()
     shown = [table for table in found.tables if table.key not in _SHOWN_OTHERWISE]
     return {
-        "headline": [safe_line(line) for line in found.headline],
-        "notes": [safe_line(line) for line in found.notes],
+        "headline": [page_line(line) for line in found.headline],
+        "notes": [page_line(line) for line in found.notes],
         "tables": folded([grid(table, table.key) for table in shown]),
     }
 
@@ -94,8 +94,8 @@ def _items(a: Items, b: Items, of: Measure) -> list[Data]:
     )
     return [
         {
-            "name": safe_line(row["item"]),
-            "preview": safe_line(row["preview"] or ""),
+            "name": page_line(row["item"]),
+            "preview": page_line(row["preview"] or ""),
             "index": [row["index"], row["index b"]],
             "values": [row[measure], row[f"{measure} b"], row["difference"]],
         }

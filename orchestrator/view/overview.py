@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 from orchestrator.report.html import page
 from orchestrator.report.html.shell import Grid, can_draw, template
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import page_line
 from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.interface.result import Result
 
@@ -22,7 +22,7 @@ def overview(result: Result) -> dict[str, object]:
     about = material(result)
     parts = [part for one in page.shown_sections(about) if (part := replace(one, examples=()))]
     return {
-        "description": safe_line(str(about.settings.get("description") or "")),
+        "description": page_line(str(about.settings.get("description") or "")),
         "sections": [[part.key, part.title] for part in parts],
         "content": tree_of(page.content(about, parts)),
     }
@@ -37,7 +37,7 @@ def drawings(result: Result) -> dict[str, object]:
     for figure in page.all_figures(material(result)):
         chart = drawing.specification(figure)
         if chart is not None:
-            picture = drawing.svg(chart, figure.key, safe_line(figure.alternative))
+            picture = drawing.svg(chart, figure.key, page_line(figure.alternative))
             # Shapes and text that we have just written
             found[figure.key] = _tree(ET.fromstring(picture))  # noqa: S314
     return found
