@@ -31,6 +31,7 @@ from orchestrator.store.connections import Tables
 from orchestrator.store.entries import (
     FRAMES,
     ROLES,
+    Entry,
     MetaEntry,
     NameEntry,
     OutcomeEntry,
@@ -42,7 +43,6 @@ from orchestrator.store.entries import (
 from orchestrator.store.lending import as_stored
 from orchestrator.store.lookup import Recent
 from orchestrator.store.values import decode_rows
-from orchestrator.store.writer import Entry
 
 _AT_ONCE: Final = 256
 # No outcome takes less: what a store of some size may hold at most.

