@@ -30,9 +30,9 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_092,
+    "private functions used once": 1_089,
     "functions with `Any` in the signature": 223,
-    "lines": 102_721,
+    "lines": 102_648,
     "files": 423,
     "distinct names": 4_014,
     "value classes": 537,
