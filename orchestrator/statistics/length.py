@@ -170,7 +170,6 @@ GAMED_WEIGHT: Final = 0.2 / 2
 """Weight of a row of the gamed baselines: lambda 0.2, and there are two of them."""
 
 _DRAW: Final = 1.5
-_SAME: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
