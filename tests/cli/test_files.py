@@ -110,5 +110,5 @@ def test_a_file_that_can_not_be_written_is_named(tmp_path):
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS])
 def test_a_full_disk_is_no_slip_in_the_command(number):
     error = StoreError if number in {errno.ENOSPC, errno.EDQUOT} else UsageError
-    with pytest.raises(error, match="a.csv cannot be written"), files.writing(Path("a.csv")):
+    with pytest.raises(error, match=r"a\.csv cannot be written"), files.writing(Path("a.csv")):
         raise OSError(number, os.strerror(number))
