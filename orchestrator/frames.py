@@ -250,7 +250,9 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
 
     def names(self, name: str) -> list[str]:
         """Names of the columns of a frame; none where there is no such frame."""
-        return columnar.column_names(self._paths[name]) if name in self._paths else []
+        if name not in self._paths:
+            return []
+        return columnar.scan(self._paths[name]).collect_schema().names()
 
     def _there(self, name: str, wanted: Sequence[str]) -> list[str]:
         there = self.names(name)

@@ -186,13 +186,10 @@ def _place_of(kind: str) -> str:
 
 def _docstring(file: Path) -> str:
     try:
-        return _first_line(ast.get_docstring(ast.parse(file.read_bytes())))
+        said = ast.get_docstring(ast.parse(file.read_bytes())) or ""
+        return said.strip().partition("\n")[0]
     except (OSError, ValueError, SyntaxError) as error:
         return f"cannot be read: {error}"
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
 
 
 _FLOAT_BYTES: Final = 4

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -293,13 +294,7 @@ class HeldRows:
         digest = blake2b(content, digest_size=8).hexdigest()
         self.path = Path(folder) / f"dataset-{digest}.jsonl"
         self.path.write_bytes(content)
-        weakref.finalize(self, _remove, self.path)
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
-        path.parent.rmdir()
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
 
 def _write(path: Path, content: bytes) -> None:
