@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_098,
-    "functions with `Any` in the signature": 225,
-    "lines": 103_051,
-    "files": 437,
-    "distinct names": 4_034,
-    "value classes": 540,
-    "fields of value classes": 2_583,
+    "private functions used once": 1_094,
+    "functions with `Any` in the signature": 223,
+    "lines": 102_838,
+    "files": 435,
+    "distinct names": 4_017,
+    "value classes": 537,
+    "fields of value classes": 2_566,
     "pairs of value classes that share 60 % of their fields": 22,
     "floors of layers": 10,
     "frames to a run's first request": 16,

@@ -39,12 +39,9 @@ Observer = Callable[[Tensor, Tensor], Tensor]
 row of raw logits and of their log-softmax, shape `(n, vocabulary)`."""
 
 
-class AttentionReader(Protocol):
-    """Sees attention weights, one layer at a time."""
-
-    def see(self, layer: int, weights: Tensor) -> None:
-        """Take weights of shape `(1, heads, tokens, keys)`; they must not be kept."""
-        ...
+See = Callable[[int, Tensor], None]
+"""Takes a layer's number and its attention weights, shape `(1, heads, tokens, keys)`, which must
+not be kept."""
 
 
 @dataclass(slots=True)
@@ -223,7 +220,7 @@ class Job:
     positions: Sequence[int] | None = None
     tree: Tensor | None = None
     reader: Reader | None = None
-    attention: AttentionReader | None = None
+    attention: See | None = None
     answers: list[Answer] = field(default_factory=list)
     reuse: int = 0
     n_cached: int = 0

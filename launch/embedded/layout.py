@@ -238,7 +238,6 @@ class StepCache(_Given):
         return store[: self._n_rows, : self._longest].transpose(1, 2)
 
 
-_SHARE: Final = 4
 _GROUP: Final = Path("/sys/fs/cgroup")
 # Of control groups of versions 2 and 1: limit, what is taken, and what of that are cached files.
 _GROUP_FILES: Final = (
@@ -260,11 +259,6 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min(int(psutil.virtual_memory().available), _left_in_group(_GROUP))
-
-
-def usual_bytes(device: torch.device, n_models: int) -> int:
-    """Return the bytes for keys and values of one of `n_models`: together a quarter of the free."""
-    return free_bytes(device) // (_SHARE * n_models)
 
 
 def _left_in_group(folder: Path) -> int:
@@ -365,8 +359,8 @@ def bytes_of(need: Need, token_bytes: int, capacities: Sequence[int]) -> int:
 
 def longest_sequence(most: int, token_bytes: int, capacities: Sequence[int]) -> int:
     """Return the longest sequence whose keys and values fit into `most` bytes, 0 if none does."""
-
-    def fits_not(length: int) -> bool:
-        return bytes_of(Need(length, 1, 1, length), token_bytes, capacities) > most
-
-    return bisect_left(range(1, capacities[-1] + 1), x=True, key=fits_not)
+    return bisect_left(
+        range(1, capacities[-1] + 1),
+        x=True,
+        key=lambda length: bytes_of(Need(length, 1, 1, length), token_bytes, capacities) > most,
+    )

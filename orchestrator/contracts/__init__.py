@@ -28,6 +28,7 @@ from orchestrator.contracts.method import (
     Statistic,
     StatisticSettings,
     Summary,
+    frame_of,
     roles_of,
     schema_of,
 )
@@ -108,14 +109,17 @@ def method(kind: str, *, allow_code: bool = False) -> type[Method]:
 def summary(kind: str, of: type[Method]) -> type[Summary] | None:
     """Return the class that turns a method's rows into tables; None where there is none.
 
+    Of methods of this project it has the name of the kind, or of the frame that kinds share.
+
     Raises:
         PluginError: If it breaks the contract.
     """
     if of.summary is not None:
         check_class(plugins.SUMMARIES, of.summary)
         return of.summary
-    known = kind in plugins.kinds(plugins.SUMMARIES)
-    return load(plugins.SUMMARIES, kind) if known else None
+    own = (kind, frame_of(of, kind)) if kind in plugins.kinds(plugins.METHODS) else ()
+    known = [name for name in own if name in plugins.kinds(plugins.SUMMARIES)]
+    return load(plugins.SUMMARIES, known[0]) if known else None
 
 
 @cache
@@ -139,7 +143,7 @@ def check_class(family: str, found: type[Plugin]) -> None:
     if faults:
         said = "; ".join(faults)
         place = f"{found.__module__}:{found.__qualname__}"
-        raise PluginError(f"{place} is not a {plugins.word_of(family)}: {said}")
+        raise PluginError(f"{place} is not a {plugins.WORDS[family]}: {said}")
 
 
 def place_of(plugin: type) -> str:

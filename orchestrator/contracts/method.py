@@ -381,25 +381,21 @@ class Summary(Plugin[_SettingsT], ABC):
     It sends nothing: what it needs is in the frames.
 
     Attributes:
-        reads: Columns of the rows that it needs; all where None. No others are read, so that the
-            texts of a long run take no memory.
-        by_numbers: Whether it reads its rows itself, by `ranking.cells.numbered`; it is given their
-            `status` alone.
+        reads: Columns of the rows that it is given; all where None. No others are read, so that the
+            texts of a long run take no memory. Of methods of this project the rows are those of
+            `ranking.cells.numbered`, which also reads columns that depend on settings.
         reads_alone: Whether its tables depend on nothing but the rows of the method, the clusters
             of items and settings: then a run keeps them, and computes them once. Of kinds of this
             project only.
         bradley_terry: True if its ratings are Bradley-Terry's over the pairs of its method: then
             those at equal style stand beside them, as they do where reports rank by the pairs.
-        figures_read: Columns that `figures` needs, none where it is empty; `reads` where None.
         section: Heading of its figures in the report; the name of the method where empty.
         section_order: Sections with figures of methods stand by this, then as in the recipe.
     """
 
     reads: ClassVar[Sequence[str] | None] = None
-    by_numbers: ClassVar[bool] = False
     reads_alone: ClassVar[bool] = False
     bradley_terry: ClassVar[bool] = False
-    figures_read: ClassVar[Sequence[str] | None] = None
     section: ClassVar[str] = ""
     section_order: ClassVar[int] = 100
 

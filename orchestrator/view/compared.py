@@ -71,10 +71,6 @@ def _paired(a: Snapshot, b: Snapshot) -> Data:
         found = compare(a.result, b.result, allow_code=a.result.allow_code)
     except OrchestratorError as error:
         return {"headline": [safe_line(str(error))], "notes": [], "tables": folded([])}
-    finally:
-        # It reads whole frames, which need not stay in memory.
-        for one in (a, b):
-            one.result.frames.forget()
     shown = [table for table in found.tables if table.key not in _SHOWN_OTHERWISE]
     return {
         "headline": [safe_line(line) for line in found.headline],

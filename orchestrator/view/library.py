@@ -7,12 +7,12 @@ goes on; the next one replaces it, not more often than it takes long to make.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import polars as pl
 
@@ -36,8 +36,6 @@ from orchestrator.view.items import Items, Texts, build, write_texts
 
 # What a browser takes to show the first items, and nothing should take from it.
 _FIRST_SCREEN_S: Final = 0.5
-
-T = TypeVar("T")
 
 
 class Snapshot:
@@ -98,19 +96,12 @@ class Snapshot:
     @cached_property
     def overview(self) -> tuple[dict[str, object], list[Table]]:
         """The content of the report, as plain data, and its tables."""
-        return self._of_frames(overview.overview)
+        return overview.overview(self.result)
 
     @cached_property
     def drawings(self) -> dict[str, object]:
         """The charts of the report, which take longer than all it says."""
-        return self._of_frames(overview.drawings)
-
-    def _of_frames(self, made: Callable[[api.Result], T]) -> T:
-        try:
-            return made(self.result)
-        finally:
-            # It reads whole frames, which need not stay in memory.
-            self.result.frames.forget()
+        return {**overview.drawings(self.result)}
 
     def trace(self, index: int) -> dict[str, Any]:
         """Return the requests of an item, or the reason why they can't be shown.

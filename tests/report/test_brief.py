@@ -14,10 +14,10 @@ from rich.cells import cell_len
 
 from orchestrator.report.brief import Brief, Cost, brief
 from orchestrator.report.brief_text import brief_text
-from orchestrator.report.markdown import brief_markdown
 from orchestrator.report.picture import forest
 from orchestrator.report.progress import Completeness
 from orchestrator.report.questions import Check
+from orchestrator.report.results import brief_markdown
 from orchestrator.report.text import safe_names
 from orchestrator.report.words import Name, names, phrase, told_apart
 from orchestrator.statistics.ranking import Pair

@@ -14,9 +14,8 @@ from orchestrator.report.brief import brief
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.html import page, ranked
 from orchestrator.report.lines import JsonPainter, PlainPainter
-from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.progress import RankingProgress
-from orchestrator.report.tables import ranking
+from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.text import escaped
 from orchestrator.report.words import ranking_json
 from orchestrator.runner.interface.exporting import _on_page
@@ -80,7 +79,7 @@ def frames_of_two_judges():
 
 
 def test_the_terminal_warns_in_its_first_line_and_marks_no_pair(doubtful):
-    text = printed(ranking(doubtful), width=500)
+    text = printed(ranking_text(doubtful), width=500)
     first, second, *_ = text.splitlines()
     assert first.startswith("No ranking of 3 models by judge  ")
     assert second == doubtful.warning

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from orchestrator.report.brief import _REMEDIES, CUT, brief
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.html import page as html
-from orchestrator.report.markdown import brief_markdown
 from orchestrator.report.progress import Completeness
+from orchestrator.report.results import brief_markdown
 from orchestrator.report.text import escaped, safe_line
 from orchestrator.statistics.bounded_mean import intervals, p_values
 from orchestrator.statistics.label_planning import MOST, units_needed

@@ -11,7 +11,7 @@ from orchestrator import figures
 from orchestrator.contracts.context import Context
 from orchestrator.errors import PluginError
 from orchestrator.figures import MAX_ROWS, Figure, Kind, Picture, cell, finite, key
-from orchestrator.frames import columns_of
+from orchestrator.frames import counted_by, names_of
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.report.brief import Brief
 from orchestrator.report.text import safe_line, safe_name, safe_names
@@ -143,8 +143,9 @@ class Material:
     @property
     def models(self) -> list[str]:
         """Models that answer, in the order of their rows."""
-        found: dict[str, None] = {}
+        found: dict[str | None, None] = {}
         for frame in self.frames:
-            for names in columns_of(self.frames, frame, ("model", "model_a", "model_b")):
-                found.update(dict.fromkeys(names.drop_nulls().unique(maintain_order=True)))
-        return list(found)
+            for name in ("model", "model_a", "model_b"):
+                if name in names_of(self.frames, frame):
+                    found |= {row[name]: None for row in counted_by(self.frames, frame, [name])}
+        return [name for name in found if name is not None]

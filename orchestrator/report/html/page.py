@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from orchestrator.columns import ITEMS
 from orchestrator.disk.paths import shown
+from orchestrator.frames import columns_of, lazy_of
 from orchestrator.report.html import basis, judgments, methods, ranked
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, Material
@@ -220,14 +221,16 @@ def is_empty(material: Material) -> bool:
     """Return True if no method has a row yet."""
     # Frames are read for this only where nothing else was found in them.
     return not material.brief.questions and all(
-        material.frames[name].is_empty() for name in material.frames if name != ITEMS
+        lazy_of(material.frames, name).head(1).collect().is_empty()
+        for name in material.frames
+        if name != ITEMS
     )
 
 
 def _behind(material: Material) -> dict[str, object]:
     """Return what `ways.js` needs of a run, with its folder as it is typed."""
-    items = material.frames.get(ITEMS)
-    found = [] if items is None else items["category"].drop_nulls().unique().sort().to_list()
+    items = columns_of(material.frames, ITEMS, ("category",))
+    found = items["category"].drop_nulls().unique().sort().to_list() if items.width else []
     # Of each method that compares pairs; the viewer has more.
     keys = ["failed", "cut"]
     keys += [f"{one.source}.{name}" for one in material.rankings for name in ("flips", "gap")]

@@ -31,7 +31,7 @@ from orchestrator.numbers import size
 from orchestrator.plugins import by_path
 from orchestrator.recipe import source
 from orchestrator.recipe.load import find
-from orchestrator.report import tables
+from orchestrator.report import calls
 from orchestrator.report.page import print_to
 from orchestrator.report.text import agreed, confirm, say, write_to
 from orchestrator.weights import Published
@@ -87,7 +87,7 @@ def kinds(options: argparse.Namespace) -> int:
         rows = rows_of(one for one in found if one.family == family)
         if len(families) > 1:
             write_to(sys.stdout, f"{family}\n")
-        print_to(sys.stdout, tables.listing(rows))
+        print_to(sys.stdout, calls.listing(rows))
     return EXIT_COMPLETE
 
 

@@ -15,7 +15,7 @@ from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.placement import Size
 from orchestrator.recipe.schema import shard_name
-from orchestrator.report import tables
+from orchestrator.report import calls
 from orchestrator.report.live import progress
 from orchestrator.report.page import print_to
 from orchestrator.report.text import write_to
@@ -321,7 +321,7 @@ def plan(options: argparse.Namespace) -> int:
     if options.json:
         write_to(sys.stdout, counted.to_json() + "\n")
     else:
-        print_to(sys.stdout, tables.plan_table(counted))
+        print_to(sys.stdout, calls.plan_table(counted))
     if shards is not None:
         write_to(sys.stdout, shards.said() + "\n")
     if job is not None:

@@ -21,7 +21,7 @@ from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
 from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import RECIPE_SUFFIXES, available, loads
 from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
-from orchestrator.report import tables
+from orchestrator.report import calls
 from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, safe_line, say, write_to
 from orchestrator.runner.event_loop import run_to_end
@@ -43,7 +43,7 @@ def recipes(options: argparse.Namespace) -> int:
         ]
         write_to(sys.stdout, json.dumps(found) + "\n")
     else:
-        print_to(sys.stdout, tables.listing([(path.stem, about) for path, about in rows]))
+        print_to(sys.stdout, calls.listing([(path.stem, about) for path, about in rows]))
     return EXIT_COMPLETE
 
 

@@ -33,6 +33,7 @@ from orchestrator.plugins.base import Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
 from orchestrator.ranking.analysis import RankingAnalysis
+from orchestrator.ranking.cells import given
 from orchestrator.ranking.scores import Estimates, ScoresSummary
 from orchestrator.ranking.style import equal_style
 from orchestrator.ranking.trust import of_frames, thresholds_of
@@ -198,8 +199,6 @@ def summarise(
         if source.frame not in frames:
             continue
         context = _context(source.name, settings, frames, clusters)
-        if keeping is not None:
-            context = msgspec.structs.replace(context, once=keeping.once)
         warnings = no_ranking_by_judge(trust.get(source.name, ()))
         if summary is not None:
             said = _of_method(summary, source, context, keeping)
@@ -237,7 +236,7 @@ def _of_method(
     """Return the tables of a method's summary, from an earlier call where that is possible."""
 
     def compute() -> list[Table]:
-        rows = context.rows_of(source, ("status",) if summary.by_numbers else summary.reads)
+        rows = given(context, source, summary.reads)
         own = msgspec.structs.replace(context, rows=rows, sources=[source])
         return _said(summary(source.method.config), own)
 

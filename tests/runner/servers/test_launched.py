@@ -345,12 +345,12 @@ async def test_a_replica_without_a_place_is_given_up(at_once):
 
 async def test_a_server_that_fits_on_no_node_is_tried_once_and_refused_with_the_reason(at_once):
     kind = Kind(LaunchError("no machine took it\nlog"), LaunchError("another"))
-    server = lost(kind, lambda server, _: server.try_once("it needs 8 GPUs"))
+    server = lost(kind, lambda server, _: setattr(server, "no_room", "it needs 8 GPUs"))
     failure = await server.running()
     assert failure.permanent
     assert failure.message == "no machine took it; it needs 8 GPUs"
     assert await server.running() is failure
     first = launched(Kind(LaunchError("no machine took it\nlog")))
-    first.try_once("it needs 8 GPUs")
+    first.no_room = "it needs 8 GPUs"
     with pytest.raises(LaunchError, match=r"^no machine took it; it needs 8 GPUs$"):
         await first.running()
