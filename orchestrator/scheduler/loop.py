@@ -286,11 +286,6 @@ class Scheduler:
                 _log.warning("ending after requests in flight: %s", error)
         self.stop()
 
-    @property
-    def stopping(self) -> bool:
-        """True if `stop` was called."""
-        return self._stopping
-
     def _guarded(self, call: Callable[[], None]) -> None:
         if self._group is None:
             return
