@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
+<<<<<<< HEAD
     "private functions used once": 1_088,
     "functions with `Any` in the signature": 223,
     "lines": 102_751,
@@ -37,11 +38,20 @@ CEILINGS: Final[Mapping[str, int]] = {
     "distinct names": 4_005,
     "value classes": 536,
     "fields of value classes": 2_560,
+=======
+    "private functions used once": 1_092,
+    "functions with `Any` in the signature": 223,
+    "lines": 102_721,
+    "files": 423,
+    "distinct names": 4_014,
+    "value classes": 537,
+    "fields of value classes": 2_555,
+>>>>>>> main
     "pairs of value classes that share 60 % of their fields": 22,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 177,
+    "files that one run enters": 174,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

@@ -1,9 +1,10 @@
 """Means and shares over prompts, and differences of two means, with intervals and tests."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.bounded_mean import METHOD as BOUNDED
 from orchestrator.statistics.bounded_mean import interval_of_mean, intervals, p_value_of_zero
+from orchestrator.statistics.multiple import adjusted
 from orchestrator.statistics.resampling import (
     complete_rows,
     jackknife_sums,
@@ -405,3 +407,36 @@ def paired_difference(
     return PairedDifference(
         found.value, *means, error, totals, sizes, codes.size, n_missing, ends, doubt
     )
+
+
+class Decided(NamedTuple):
+    """A difference that is decided together with others.
+
+    Attributes:
+        estimate: With the interval at `level`.
+        p_value: Two-sided, of no difference; nan where there is none.
+        adjusted_p: The same after Holm's adjustment.
+        is_resolved: Whether that is at most one minus the confidence level.
+        level: That at which the interval excludes 0 exactly where the difference is resolved; nan
+            without a test.
+    """
+
+    estimate: Estimate
+    p_value: float
+    adjusted_p: float
+    is_resolved: bool
+    level: float
+
+
+def decided_together(found: Sequence[PairedDifference], confidence_level: float) -> list[Decided]:
+    """Decide differences so that all that are resolved are right at the confidence level."""
+    p_values = np.array([one.p_value() for one in found], dtype=np.float64)
+    together = adjusted(p_values, 1.0 - confidence_level)
+    columns = (p_values, together.p_values, together.is_resolved, 1.0 - together.errors)
+    return [
+        # Without a test, any level gives the reason why there is no interval.
+        Decided(one.estimate(0.5 if math.isnan(level) else level), p, adjusted_p, is_so, level)
+        for one, p, adjusted_p, is_so, level in zip(
+            found, *(column.tolist() for column in columns), strict=True
+        )
+    ]
