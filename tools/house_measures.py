@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_091,
+    "private functions used once": 1_087,
     "functions with `Any` in the signature": 223,
-    "lines": 102_548,
+    "lines": 102_467,
     "files": 423,
-    "distinct names": 4_008,
+    "distinct names": 4_007,
     "value classes": 535,
     "fields of value classes": 2_541,
     "pairs of value classes that share 60 % of their fields": 22,
