@@ -19,7 +19,9 @@
 A failed request is not an error but a value: `records.Failure`.
 """
 
-from collections.abc import Iterable
+import contextlib
+import errno
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 from unicodedata import normalize
@@ -124,12 +126,21 @@ class StatisticsError(OrchestratorError, ValueError):
 
 def nearest(word: str, known: Iterable[object], listed: str = "available") -> str:
     """Return the end of a message: the nearest name, or a list of what there is under a title."""
-    # `--help` loads nothing that it does not need.
-    from difflib import get_close_matches  # noqa: PLC0415
+    from difflib import get_close_matches  # noqa: PLC0415 (`--help` loads little)
 
     names = [str(name) for name in known]
     if near := get_close_matches(word, names, n=1):
-        is_same = normalize("NFC", word) == normalize("NFC", near[0])
-        form = ", which looks the same in another form of Unicode" if is_same else ""
+        form = " in Unicode form NFC" if near[0] == normalize("NFC", word) else ""
         return f"; did you mean {near[0]!r}{form}?"
     return f"; {listed}: {', '.join(names)}" if names and listed else ""
+
+
+@contextlib.contextmanager
+def on_disk_error(said: str, raised: type[OrchestratorError] = UsageError) -> Iterator[None]:
+    """Raise an error of ours for one of the disk: what is said, then why."""
+    try:
+        yield
+    except OSError as error:
+        # A full disk is no slip in a command.
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise (StoreError if full else raised)(f"{said}: {error.strerror or error}") from error

@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from zlib import crc32
 
-from orchestrator.errors import OrchestratorError, StoreError, UsageError
-
 MOST_BYTES: Final = 16 << 20
 """More than any small file of a run has."""
 
@@ -108,21 +106,6 @@ def write(path: Path, content: bytes, *, durable: bool = False, own: bool = Fals
     """Write a file as `replacing` does."""
     with replacing(path, durable=durable, own=own) as file:
         file.write(content)
-
-
-@contextlib.contextmanager
-def writing(path: Path, error: type[OrchestratorError] = UsageError) -> Iterator[None]:
-    """Raise `error` in the system's words where a file cannot be written inside.
-
-    Raises:
-        StoreError: If the disk is full, which is no slip in a command.
-    """
-    try:
-        yield
-    except OSError as said:
-        full = said.errno in {errno.ENOSPC, errno.EDQUOT}
-        what = f"{path} cannot be written: {said.strerror or said}"
-        raise (StoreError if full else error)(what) from said
 
 
 @contextlib.contextmanager

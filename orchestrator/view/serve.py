@@ -25,8 +25,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.contracts.context import bundled
-from orchestrator.disk import files
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, on_disk_error
 from orchestrator.report.text import safe_line, write_to
 from orchestrator.runner.servers.registry import state_folder
 from orchestrator.view.app import make_app
@@ -307,7 +306,7 @@ def _listen(port: int | None) -> socket.socket:
 def _side_folder() -> Iterator[Path]:
     """A private folder for what is made from runs; gone with this process."""
     above = state_folder().parent / "view"
-    with files.writing(above):
+    with on_disk_error(f"{above} cannot be written"):
         above.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in above.iterdir():
             number = left.name.partition("-")[0]

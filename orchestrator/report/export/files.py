@@ -11,6 +11,7 @@ import polars as pl
 import yaml
 
 from orchestrator.disk import columnar, files
+from orchestrator.errors import on_disk_error
 from orchestrator.frames import write_part
 from orchestrator.report.text import escaped
 
@@ -49,7 +50,7 @@ def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
         UsageError: If the file can't be written.
     """
     n_rows = 0
-    with files.writing(path):
+    with on_disk_error(f"{path} cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
             files.replacing(path) as file,
@@ -95,7 +96,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         UsageError: If the file can't be written.
     """
-    with files.writing(path):
+    with on_disk_error(f"{path} cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         # Lone surrogates, which UTF-8 can't hold, are written out.
         files.write(path, text.encode(errors="backslashreplace"))

@@ -16,9 +16,8 @@ import yaml
 
 from orchestrator import plugins
 from orchestrator.backend import base_url_fault
-from orchestrator.disk import files
 from orchestrator.disk.paths import expanded
-from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError, nearest
+from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError, nearest, on_disk_error
 from orchestrator.recipe.load import RECIPE_SUFFIXES, available, loads
 from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
 from orchestrator.report import calls
@@ -101,7 +100,7 @@ def check_free(file: Path, *, force: bool) -> None:
 def write_new(file: Path, text: str, *, force: bool) -> None:
     """Write a file that does not exist; with `force` also one that does."""
     check_free(file, force=force)
-    with files.writing(file):
+    with on_disk_error(f"{file} cannot be written"):
         if force and (file.is_file() or file.is_symlink()):
             file.unlink()
         with file.open("x", encoding="utf-8") as opened:

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,14 @@ from pydantic import BaseModel
 from orchestrator import plugins
 from orchestrator.dataset.memory import SupportsArrow, is_frame, to_json_lines
 from orchestrator.disk import files
-from orchestrator.errors import DatasetError, Fault, RecipeError, StoreError, UsageError
+from orchestrator.errors import (
+    DatasetError,
+    Fault,
+    RecipeError,
+    StoreError,
+    UsageError,
+    on_disk_error,
+)
 from orchestrator.plugins.base import Plugin
 from orchestrator.recipe import schema, source
 from orchestrator.recipe.load import find, validated
@@ -141,11 +149,8 @@ class Recipe:
             'pairwise_ranking'
         """
         file = find(path)
-        try:
+        with on_disk_error(f"{file}: cannot be read"):
             content = file.read_bytes()
-        except OSError as error:
-            message = f"cannot be read: {error.strerror or error}"
-            raise RecipeError([Fault(str(file), 0, message)]) from error
         found = cls.__new__(cls)
         found._rows = None  # noqa: SLF001 (its own)
         written = source.parse_bytes(content, str(file))
@@ -238,11 +243,11 @@ class Recipe:
                 )
             items = target.with_name(f"{target.stem}.items.jsonl")
             data["dataset"]["path"] = items.name
-            with files.writing(items):
+            with on_disk_error(f"{items} cannot be written"):
                 files.write(items, self._rows.path.read_bytes())
         text = source.dump_yaml(data)
         if target is not None:
-            with files.writing(target):
+            with on_disk_error(f"{target} cannot be written"):
                 files.write(target, text.encode())
         return text
 
@@ -262,7 +267,7 @@ class Recipe:
             StoreError: If a file can't be written.
         """
         data = resolved.resolved()
-        with files.writing(run_dir.path / KEPT, StoreError):
+        with on_disk_error(f"{run_dir.path / KEPT} cannot be written", StoreError):
             if self._rows is not None:
                 path = run_dir.path.resolve() / self._rows.path.name
                 files.write(path, self._rows.path.read_bytes())
@@ -293,13 +298,7 @@ class HeldRows:
         digest = blake2b(content, digest_size=8).hexdigest()
         self.path = Path(folder) / f"dataset-{digest}.jsonl"
         self.path.write_bytes(content)
-        weakref.finalize(self, _remove, self.path)
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
-        path.parent.rmdir()
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
 
 def _dataset(given: DatasetLike) -> tuple[object, HeldRows | None]:

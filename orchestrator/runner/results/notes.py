@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from orchestrator.disk import files
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, on_disk_error
 
 FILE: Final = "notes.jsonl"
 """Name of the file in the run's folder."""
@@ -84,8 +84,10 @@ def add_note(run: Path, note: Note) -> None:
         )
     path = run / FILE
     line = msgspec.json.encode({**note, "tag": tag, "text": text}) + b"\n"
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-    with files.writing(path), os.fdopen(files.open_plain(path, flags), "r+b") as file:
+    with (
+        on_disk_error(f"{path} cannot be written"),
+        os.fdopen(files.open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "r+b") as file,
+    ):
         # Two viewers may write at once.
         fcntl.flock(file, fcntl.LOCK_EX)
         end = file.seek(0, os.SEEK_END)

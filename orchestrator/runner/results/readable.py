@@ -20,7 +20,7 @@ import polars as pl
 from orchestrator.columns import ITEMS
 from orchestrator.disk import columnar, files
 from orchestrator.disk.paths import is_foreign
-from orchestrator.errors import StoreError
+from orchestrator.errors import StoreError, on_disk_error
 from orchestrator.frames import FrameFiles
 from orchestrator.runner.event_loop import DeferredInterrupts
 from orchestrator.runner.results.frames import (
@@ -69,7 +69,10 @@ def frames_of(
             export(store, own, late)
             if maywrite:
                 _give(store, own, directory)
-        items = _items(directory, own) if mayread else items_path(directory)
+        items = items_path(directory)
+        if mayread:
+            items = own / f"{ITEMS}.parquet"
+            check_items(directory, items)
         beside = directory.results if maywrite else None
         frames = FrameFiles(held or own, _readable(items), roles(store), beside)
         weakref.finalize(frames, side.pop_all().close)
@@ -112,7 +115,7 @@ def _give(store: Store, own: Path, directory: RunDirectory) -> None:
     if not (own / EXPORTED).exists():
         return  # there is no plan, or one without frames
     results = directory.results
-    with files.writing(results, StoreError):
+    with on_disk_error(f"{results} cannot be written", StoreError):
         files.real_folder(results)
         with _alone(results):
             if not store.writes:
@@ -142,12 +145,6 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def _items(directory: RunDirectory, own: Path) -> Path:
-    taken = own / f"{ITEMS}.parquet"
-    check_items(directory, taken)
-    return taken
 
 
 def check_items(run_dir: RunDirectory, taken: Path | None = None) -> None:

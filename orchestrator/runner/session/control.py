@@ -21,7 +21,7 @@ import msgspec
 
 from orchestrator.disk import files
 from orchestrator.disk.paths import is_foreign
-from orchestrator.errors import RunDirectoryError, UsageError
+from orchestrator.errors import RunDirectoryError, UsageError, on_disk_error
 from orchestrator.runner.event_loop import DRAINS, DeferredInterrupts, Stop
 from orchestrator.store import RunDirectory
 
@@ -104,7 +104,7 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
     holder = run_dir.holder()
     if holder is None:
         raise RunDirectoryError(f"{run_dir.path}: this run is not running")
-    with files.writing(run_dir.control, RunDirectoryError):
+    with on_disk_error(str(run_dir.control), RunDirectoryError):
         files.real_folder(run_dir.control)
     # Names sort by time; two terminals never share one.
     asked = run_dir.control / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"

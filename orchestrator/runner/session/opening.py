@@ -66,8 +66,6 @@ class Opened(msgspec.Struct, frozen=True):
 def check_retry(run: Path, cause: str) -> None:
     """See that a run has failures of a cause, or any where it is "all", or has units left.
 
-    Transient ones are asked again by each call, so naming their cause is no error.
-
     Raises:
         UsageError: If there are none; it names those that there are.
     """
