@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_085,
+    "private functions used once": 1_084,
     "functions with `Any` in the signature": 223,
-    "lines": 102_427,
+    "lines": 102_419,
     "files": 423,
-    "distinct names": 4_005,
+    "distinct names": 4_004,
     "value classes": 534,
     "fields of value classes": 2_537,
     "pairs of value classes that share 60 % of their fields": 22,
