@@ -32,11 +32,11 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_084,
     "functions with `Any` in the signature": 223,
-    "lines": 102_419,
+    "lines": 102_343,
     "files": 423,
     "distinct names": 4_004,
     "value classes": 534,
-    "fields of value classes": 2_537,
+    "fields of value classes": 2_536,
     "pairs of value classes that share 60 % of their fields": 22,
     "floors of layers": 10,
     "frames to a run's first request": 16,
