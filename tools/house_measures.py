@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_084,
+    "private functions used once": 1_078,
     "functions with `Any` in the signature": 223,
-    "lines": 102_343,
+    "lines": 102_331,
     "files": 423,
-    "distinct names": 4_004,
-    "value classes": 534,
-    "fields of value classes": 2_536,
+    "distinct names": 3_995,
+    "value classes": 533,
+    "fields of value classes": 2_535,
     "pairs of value classes that share 60 % of their fields": 22,
     "floors of layers": 10,
     "frames to a run's first request": 16,
