@@ -7,7 +7,6 @@ import datetime as dt
 import math
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -24,7 +23,7 @@ from orchestrator.probing.record import (
     refuses,
     unknown,
 )
-from orchestrator.probing.replies import Chat, HttpReply, Position, chat
+from orchestrator.probing.replies import Chat, HttpReply, chat
 from orchestrator.records import Failure, Generation, Scored
 from orchestrator.wire.rulings import most_in
 
@@ -103,16 +102,7 @@ def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
     else:
         said = "token ids are not given: answers are scored by their text, tokenised anew"
         ids = Finding("token_ids", NO, WARNING, said)
-    return [*findings, ids, _drawn(position)]
-
-
-def _drawn(position: Position) -> Finding:
-    values = [one.logprob for one in position.top if one.logprob is not None]
-    is_sorted = all(left >= right for left, right in pairwise(values))
-    first = bool(position.top) and position.top[0].token == position.drawn.token
-    order = "best first" if is_sorted else "in no order"
-    said = f"alternatives are listed {order}{', the drawn token at the head' if first else ''}"
-    return Finding("order", "sorted" if is_sorted else "unsorted", GOOD, said)
+    return [*findings, ids]
 
 
 def cap(reply: HttpReply) -> Finding:
@@ -253,27 +243,6 @@ def _alike(
     one, other = (reply.positions[0].logprobs() for reply in found if reply is not None)
     tokens = sorted(one.keys() & other.keys())
     return (one, other, tokens) if len(tokens) > 1 else None
-
-
-def bias(plain: HttpReply, biased: HttpReply) -> Finding:
-    """Find out if ln p shows a bias, from a greedy token and the same with it forbidden.
-
-    Args:
-        plain: One greedy token with alternatives.
-        biased: The same with a bias of -100 on the token that `plain` drew.
-    """
-    before, after = chat(plain), chat(biased)
-    if after is None:
-        return unknown("bias", f"logit_bias is refused: {biased.status} {biased.words}")
-    if before is None or not before.positions or not after.positions:
-        return unknown("bias", "no log-probabilities to compare")
-    token = before.positions[0].drawn.token
-    was, now = (one.positions[0].logprobs().get(token) for one in (before, after))
-    if after.positions[0].drawn.token == token:
-        return Finding("bias", "ignored", GOOD, "logit_bias is ignored")
-    if was is not None and now is not None and abs(was - now) <= NOISE:
-        return Finding("bias", "raw", GOOD, "ln p does not show a bias")
-    return Finding("bias", "biased", GOOD, "a bias changes ln p: it is not that of the model")
 
 
 def seed(same: Sequence[HttpReply], others: Sequence[HttpReply]) -> Finding:
