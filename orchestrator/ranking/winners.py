@@ -63,13 +63,13 @@ def source_of_judges(context: Context, name: str | None) -> Source:
     """Return the method of a name, or the first judging method with several judges.
 
     Raises:
-        UsageError: If there is none.
+        UsageError: If there is none, or that of the name has not several judges.
     """
-    if name is not None:
-        return source_of(context, name)
-    for source in context.sources:
+    for source in context.sources if name is None else [source_of(context, name)]:
         if is_judging(source.method) and len(source.method.judges) > 1:
             return source
+    if name is not None:
+        raise UsageError(f"{context.name}: {name!r} does not have several judges")
     raise UsageError(f"{context.name}: no judging method of this recipe has several judges")
 
 

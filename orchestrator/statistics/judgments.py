@@ -76,27 +76,6 @@ class PositionEffects:
     consistency: Estimate
 
 
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """Judgments made in both orders: arrays of shape (n,).
-
-    Attributes:
-        prompts: Prompt of each judgment, any whole numbers.
-        prefer_ab: P(A better) with A presented first, a tie as half.
-        prefer_ba: P(A better) with B presented first.
-        decision_ab: 1 for A, -1 for B, 0 for a tie, with A presented first; see `decisions`.
-        decision_ba: The same with B presented first.
-        differ: Whether the two answers differ.
-    """
-
-    prompts: Ints
-    prefer_ab: Floats
-    prefer_ba: Floats
-    decision_ab: Floats
-    decision_ba: Floats
-    differ: Bools
-
-
 def decisions(better: Floats, tie: Floats, worse: Floats) -> Floats:
     """The likeliest of three verdicts: 1, 0 or -1; a draw between better and worse is a tie.
 
@@ -109,15 +88,25 @@ def decisions(better: Floats, tie: Floats, worse: Floats) -> Floats:
     )
 
 
-def position_effects(orders: Orders, confidence_level: float) -> PositionEffects:
-    """Position bias and flips with intervals over prompts."""
-    one, two, prompts = orders.decision_ab, orders.decision_ba, orders.prompts
+def position_effects(
+    prompts: Ints, preferred: Floats, decided: Floats, differ: Bools, confidence_level: float
+) -> PositionEffects:
+    """Position bias and flips of n judgments made in both orders, with intervals over prompts.
+
+    Args:
+        prompts: Shape (n,), any whole numbers.
+        preferred: Shape (n, 2), P(A better) with A presented first and with B, a tie as half.
+        decided: Shape (n, 2), 1 for A, -1 for B, 0 for a tie in these orders; see `decisions`.
+        differ: Shape (n,), whether the two answers differ.
+        confidence_level: In (0, 1).
+    """
+    one, two = decided.T
 
     def share(flags: Bools) -> Estimate:
-        return share_over(np.where(orders.differ, flags, np.nan), prompts, confidence_level)
+        return share_over(np.where(differ, flags, np.nan), prompts, confidence_level)
 
-    preferred = 0.5 * (orders.prefer_ab + 1.0 - orders.prefer_ba)
-    first = share_over(preferred, prompts, confidence_level)
+    shown_first = 0.5 * (preferred[:, 0] + 1.0 - preferred[:, 1])
+    first = share_over(shown_first, prompts, confidence_level)
     interval = first.interval
     if interval is not None:
         low, high = interval.low - 0.5, interval.high - 0.5
