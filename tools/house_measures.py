@@ -32,9 +32,9 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_105,
     "functions with `Any` in the signature": 225,
-    "lines": 103_192,
+    "lines": 103_191,
     "files": 439,
-    "distinct names": 4_050,
+    "distinct names": 4_048,
     "value classes": 542,
     "fields of value classes": 2_591,
     "pairs of value classes that share 60 % of their fields": 22,
