@@ -33,44 +33,6 @@ from orchestrator.wire.requests import NOTHING
 _MOST_REMEMBERED: Final = 256
 
 
-class LabelPaths:
-    """Cuts labels; those that were cut in the same context before are known.
-
-    Args:
-        contexts: Tokenises.
-    """
-
-    def __init__(self, contexts: Contexts) -> None:
-        self._contexts = contexts
-        self._cut: Cache[tuple[Ids, tuple[Label, ...]], Cut] = Cache(_MOST_REMEMBERED)
-
-    async def of(self, whole: Ids, n_begun: int, labels: Sequence[Label]) -> Cut:
-        """Labels after the prompt and the begun answer, of which the last `n_begun` are the answer.
-
-        Raises:
-            Failed: If the labels can't be told apart, or the server does not say.
-        """
-        tail = await self._contexts.deciding_tail(whole, n_begun)
-        if tail is None:
-            return await self._of(whole, n_begun, labels)
-        return await self._cut.learn(
-            (tail, tuple(labels)), lambda: self._of(whole, n_begun, labels), lambda _: 1
-        )
-
-    async def _of(self, whole: Ids, n_begun: int, labels: Sequence[Label]) -> Cut:
-        contexts = self._contexts
-        found = [
-            [(await contexts.continuation(whole, text, n_begun)).ids for text in label.spellings]
-            for label in labels
-        ]
-        nested = by_ids.nested(path for group in found for path in group)
-        try:
-            names = [label.name for label in labels]
-            return by_ids.cut(found, names, await contexts.end_of_turn() if nested else None)
-        except by_ids.PathsError as error:
-            raise Failed(Failure("bad_request", str(error), permanent=True)) from None
-
-
 _SEPARATOR: Final = "7|7"
 _NOT_APART: Final = unsupported("the server's tokenizer does not decode tokens one by one")
 
@@ -233,8 +195,8 @@ class ByIds(OpenaiCompatible):
     server_name: ClassVar[str]
     score_method: ClassVar[str]
     _contexts: Contexts
-    _label_paths: LabelPaths | None = None
     _separated: Separated | None = None
+    _cuts: Cache[tuple[Ids, tuple[Label, ...]], Cut] | None = None
 
     @as_outcome
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
@@ -308,8 +270,35 @@ class ByIds(OpenaiCompatible):
         if not begun and ask.prefix.text:
             begun = (await self._contexts.continuation(prompt, ask.prefix.text)).ids
         whole = (*prompt, *begun)
-        if self._label_paths is None:
-            self._label_paths = LabelPaths(self._contexts)
-        paths, tree = await self._label_paths.of(whole, len(begun), ask.labels)
+        paths, tree = await self._paths(whole, len(begun), ask.labels)
         least = math.log(negligible) if negligible else -math.inf
         return Labels(whole, paths, Walk(tree, least))
+
+    async def _paths(self, whole: Ids, n_begun: int, labels: Sequence[Label]) -> Cut:
+        """Cut labels after the prompt and the begun answer, whose ids are the last `n_begun`.
+
+        Those that were cut in the same context before are known.
+
+        Raises:
+            Failed: If the labels can't be told apart, or the server does not say.
+        """
+        contexts = self._contexts
+        tail = await contexts.deciding_tail(whole, n_begun)
+
+        async def cut() -> Cut:
+            found = [
+                [(await contexts.continuation(whole, one, n_begun)).ids for one in label.spellings]
+                for label in labels
+            ]
+            nested = by_ids.nested(path for group in found for path in group)
+            try:
+                names = [label.name for label in labels]
+                return by_ids.cut(found, names, await contexts.end_of_turn() if nested else None)
+            except by_ids.PathsError as error:
+                raise Failed(Failure("bad_request", str(error), permanent=True)) from None
+
+        if tail is None:
+            return await cut()
+        if self._cuts is None:
+            self._cuts = Cache(_MOST_REMEMBERED)
+        return await self._cuts.learn((tail, tuple(labels)), cut, lambda _: 1)

@@ -4,17 +4,18 @@ What differs between servers is a `Dialect` and a transport; files in `backends/
 """
 
 import difflib
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from pydantic import AfterValidator, Field
 
 from backends._tokens import known
-from backends._transport import KEEPALIVE_S, Reply, Transport
+from backends._transport import KEEPALIVE_S, Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     ROUTES_MISSING,
+    Backend,
     BackendKind,
     Capabilities,
     Endpoint,
@@ -31,7 +32,6 @@ from orchestrator.records import (
     Message,
     Messages,
     Rewards,
-    Sampling,
     Scored,
     unsupported,
 )
@@ -61,70 +61,6 @@ _NO_ROUTE: Final = (
     "{model!r} at {url} rates no answers ({path}: {said}); serve the weights of a reward model "
     "there, of a class such as LlamaForSequenceClassification or Qwen2ForRewardModel"
 )
-
-
-class Posts(Protocol):
-    """Posts a body to a path; decodes a reply with status 200."""
-
-    async def __call__(
-        self, path: str, encode: Callable[[], bytes], decode: Callable[[bytes], T | Failure]
-    ) -> T | Failure:
-        """Return what the reply says."""
-        ...
-
-
-def unratable(messages: Messages, endpoint: Endpoint) -> Failure | None:
-    """Return the reason why a conversation can't be rated; None where it can."""
-    if endpoint.plain:
-        return _NO_TURNS
-    return None if messages[-1].role == "assistant" else _NO_ANSWER
-
-
-async def rated(
-    post: Posts,
-    endpoint: Endpoint,
-    kind: str,
-    ask: RewardAsk,
-    *,
-    template: Mapping[str, object] = requests.NOTHING,
-    by: RatedBy = "pooling",
-) -> Rewards | Failure:
-    """Rate a conversation by `/pooling` or `/classify`, where the server renders it.
-
-    Args:
-        post: Sends.
-        endpoint: Of the model.
-        kind: Of the back-end.
-        ask: The conversation.
-        template: Fields that the chat template depends on.
-        by: The route; "probabilities" is `/classify` without raw outputs.
-    """
-    if (refused := unratable(ask.messages, endpoint)) is not None:
-        return refused
-    path, activated = wire.POOLING if by == "pooling" else wire.CLASSIFY, by == "probabilities"
-    method, secret = f"{kind}{path.replace('/', '.')}", endpoint.secret
-
-    def decode(body: bytes) -> Rewards | Failure:
-        if path == wire.POOLING:
-            return wire.pooled(body, method, secret)
-        return wire.classes(body, method, secret, activated=activated)
-
-    found = await post(
-        path, lambda: wire.pool(endpoint.model, ask, template, activated=activated), decode
-    )
-    return without_route(found, endpoint, path)
-
-
-def without_route(found: Rewards | Failure, endpoint: Endpoint, path: str) -> Rewards | Failure:
-    """Return the outcome; if the server lacks the route for this model, say what to do."""
-    if not isinstance(found, Failure) or found.status not in ROUTES_MISSING:
-        return found
-    if "does not exist" in found.message:
-        return found  # the model is missing, not the route
-    said = _NO_ROUTE.format(
-        url=endpoint.base_url, model=endpoint.model, said=found.message, path=path
-    )
-    return Failure("unsupported", said, permanent=True, status=found.status)
 
 
 A = TypeVar("A", ScoreAsk, ChooseAsk)
@@ -195,10 +131,15 @@ class OpenaiCompatible:
             return refused
         legacy = self._endpoint.plain and not dialect.plain
         encode = requests.completion if legacy else requests.chat
+        sampling, raw = ask.sampling, self._raw
+        if raw is None:
+            # Settings that leave the softmax as it is on every server.
+            is_neutral = sampling.temperature == 1 and sampling.top_p == 1 and sampling.top_k == 0
+            raw = sampling.temperature == 0 or is_neutral
         reading = replies.Reading(
             logprobs=dialect.logprobs,
             top=ask.top_logprobs,
-            raw=_unmodified(ask.sampling) if self._raw is None else self._raw,
+            raw=raw,
             offsets=ask.offsets,
             thinking_end=self._endpoint.thinking_end,
             secret=self._endpoint.secret,
@@ -264,6 +205,45 @@ class OpenaiCompatible:
     async def close(self) -> None:
         """See `orchestrator.backend.Backend`."""
         await self._transport.close()
+
+    async def _rated(self, ask: RewardAsk, by: RatedBy = "pooling") -> Rewards | Failure:
+        """Rate a conversation by `/pooling` or `/classify`, where the server renders it.
+
+        Args:
+            ask: The conversation.
+            by: The route; "probabilities" is `/classify` without raw outputs.
+        """
+        if (refused := self._unratable(ask.messages)) is not None:
+            return refused
+        path, activated = wire.POOLING if by == "pooling" else wire.CLASSIFY, by == "probabilities"
+        method, secret = f"{self.kind}{path.replace('/', '.')}", self._endpoint.secret
+        model, template = self._endpoint.model, self._dialect.template
+
+        def decode(body: bytes) -> Rewards | Failure:
+            if path == wire.POOLING:
+                return wire.pooled(body, method, secret)
+            return wire.classes(body, method, secret, activated=activated)
+
+        found = await self._post_to(
+            path, lambda: wire.pool(model, ask, template, activated=activated), decode
+        )
+        return self._with_route(found, path)
+
+    def _unratable(self, messages: Messages) -> Failure | None:
+        """Return the reason why a conversation can't be rated; None where it can."""
+        if self._endpoint.plain:
+            return _NO_TURNS
+        return None if messages[-1].role == "assistant" else _NO_ANSWER
+
+    def _with_route(self, found: Rewards | Failure, path: str) -> Rewards | Failure:
+        """Return the outcome; if the server lacks the route for this model, say what to do."""
+        if not isinstance(found, Failure) or found.status not in ROUTES_MISSING:
+            return found
+        if "does not exist" in found.message:
+            return found  # the model is missing, not the route
+        url, model = self._endpoint.base_url, self._endpoint.model
+        said = _NO_ROUTE.format(url=url, model=model, said=found.message, path=path)
+        return Failure("unsupported", said, permanent=True, status=found.status)
 
     async def _post(
         self, route: str, encode: Callable[[], bytes], decode: Decode[T]
@@ -354,11 +334,27 @@ class OpenaiCompatible:
         )
 
 
+class ChatConfig(Settings):
+    """Settings of a connection to a server of chat models."""
+
+    system_role: bool = Field(
+        True,  # noqa: FBT003 (a pydantic default)
+        description="False for a model whose template refuses the role system: a system prompt is "
+        "then put before the user's first message.",
+    )
+    keepalive_s: float = Field(
+        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
+    )
+
+
 class Native(OpenaiCompatible):
     """A server with our own routes: exact scores and exact label probabilities."""
 
     kind = "embedded"
     knows_template = True
+
+    def __init__(self, endpoint: Endpoint, transport: Transport, config: ChatConfig) -> None:
+        super().__init__(endpoint, transport, native_dialect(config), raw=True)
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """See `orchestrator.backend.Backend`."""
@@ -387,9 +383,7 @@ class Native(OpenaiCompatible):
 
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
         """See `orchestrator.backend.RatesAnswers`; the server renders the conversation."""
-        return await rated(
-            self._post_to, self._endpoint, self.kind, ask, template=self._dialect.template
-        )
+        return await self._rated(ask)
 
     async def provenance(self) -> Provenance | Failure:
         """Version and fingerprint; a failure if the server does not have the model."""
@@ -398,20 +392,26 @@ class Native(OpenaiCompatible):
         return stated if isinstance(stated, Failure) else self._stated(*stated)
 
 
-class ChatConfig(Settings):
-    """Settings of a connection to a server of chat models."""
-
-    system_role: bool = Field(
-        True,  # noqa: FBT003 (a pydantic default)
-        description="False for a model whose template refuses the role system: a system prompt is "
-        "then put before the user's first message.",
-    )
-    keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
-    )
+H = TypeVar("H", bound=ChatConfig)
 
 
-class NativeKind(BackendKind[ChatConfig]):
+class HttpKind(BackendKind[H]):
+    """Connections to models of a kind of server that is reached by aiohttp.
+
+    Attributes:
+        made: Class of the connections, made from an endpoint, a transport and settings.
+    """
+
+    made: ClassVar[type[Any]]
+
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """See `orchestrator.backend.BackendKind.connect`."""
+        transport = http_transport(endpoint, self.config.keepalive_s)
+        made: Backend = self.made(endpoint, transport, self.config)
+        return made
+
+
+class NativeKind(HttpKind[ChatConfig]):
     """Connections to models of servers with our own routes."""
 
     capabilities = Capabilities(
@@ -422,10 +422,3 @@ class NativeKind(BackendKind[ChatConfig]):
 def native_dialect(config: ChatConfig) -> Dialect:
     """Return the form of chat requests for servers with our own routes."""
     return Dialect(token_ids=True, top_k_off=0, system_role=config.system_role)
-
-
-def _unmodified(sampling: Sampling) -> bool:
-    """Return True if these settings leave the softmax as it is on every server."""
-    if sampling.temperature == 0:
-        return True
-    return sampling.temperature == 1 and sampling.top_p == 1 and sampling.top_k == 0

@@ -6,10 +6,8 @@ Its routes are described in `docs/embedded-server.md`.
 from collections.abc import Mapping, Sequence
 
 from backends._by_ids import Separated, TokenizerRoutes
-from backends._openai_compatible import Native, NativeKind, native_dialect
+from backends._openai_compatible import Native, NativeKind
 from backends._tokens import as_outcome
-from backends._transport import http_transport
-from orchestrator.backend import Backend, Endpoint
 
 
 class _Embedded(Native):
@@ -29,7 +27,4 @@ class EmbeddedKind(NativeKind):
 
     cites = ("wolf2020transformers",)
 
-    def connect(self, endpoint: Endpoint) -> Backend:
-        """See `orchestrator.backend.BackendKind.connect`."""
-        transport = http_transport(endpoint, self.config.keepalive_s)
-        return _Embedded(endpoint, transport, native_dialect(self.config), raw=True)
+    made = _Embedded

@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from launch import _gguf, _gguf_model, _gguf_tokenizer
+from launch import _gguf, _gguf_model
 from launch._gguf_model import Model, Part
 from orchestrator.disk import files
 from orchestrator.errors import LaunchError
@@ -64,7 +64,6 @@ def described(file: Path) -> Model:
 @lru_cache(maxsize=16)
 def _described(file: Path, size: int, mtime_ns: int) -> Model:  # noqa: ARG001 (parts of the key)
     header = _gguf.read(file)
-    _gguf_tokenizer.check(header, file)
     return _gguf_model.described(header, file)
 
 
@@ -126,7 +125,7 @@ def _convert(file: Path, sha256: str, place: Path, stop: threading.Event) -> Non
     start = time.monotonic()
     header = _gguf.read(file, arrays=True)
     model = _gguf_model.described(header, file)
-    tokenizer = _gguf_tokenizer.converted(header, file)
+    tokenizer = _gguf_model.converted(header, file)
     if model.frequencies is not None:
         model.config["rope_scaling"] = _frequencies(file, model)
     for part in model.parts:

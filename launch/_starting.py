@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from launch import _spec, _watchdog
-from launch._log import ADDRESS_IN_USE, ServerLog, likely_cause
 from launch._spec import HOST, ServerSpec, server_env
-from launch._supervisor import Server
+from launch._supervisor import ADDRESS_IN_USE, Server, ServerLog, likely_cause
 from orchestrator import network
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
 from orchestrator.records import Failure
@@ -44,7 +43,6 @@ async def _waited(server: Server, spec: ServerSpec) -> str | None:
     # Imported here: checking a recipe loads its launch kinds, and connects to nothing.
     import aiohttp  # noqa: PLC0415
 
-    await server.read_pid()
     lacks, wait_s = f"none of its processes listens at {server.base_url}", 0.05
     with contextlib.suppress(TimeoutError):
         async with (

@@ -77,7 +77,10 @@ async def answered(call: Awaitable[T]) -> T | Failure:
     except Exception as error:  # the boundary
         if RAISE_FAULTS in os.environ:
             raise
-        said = f"the reply can't be read: {fault_in(error)}"
+        # What it says may hold anything that a server sent.
+        frames = extract_tb(error.__traceback__)
+        where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+        said = f"the reply can't be read: {type(error).__name__}{where}"
         _log.warning("%s; please report this fault, or mend it where the code is yours", said)
         return Failure("unparseable", said)
 
@@ -88,14 +91,6 @@ def verified(found: T, kind: type) -> T:
         said = f"{type(found).__name__}, not {kind.__name__} or Failure"
         raise PluginError(f"a back-end returned {said}")
     return found
-
-
-def fault_in(error: Exception) -> str:
-    """The kind of an unexpected exception and where it was raised, without what it says."""
-    # Its text may hold anything that a server sent.
-    frames = extract_tb(error.__traceback__)
-    where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{where}"
 
 
 def base_url_fault(base_url: str) -> str:

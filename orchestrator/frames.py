@@ -14,7 +14,7 @@ import psutil
 
 from orchestrator.columns import RowRoles, is_name
 from orchestrator.disk import columnar, files
-from orchestrator.errors import StoreError
+from orchestrator.errors import StoreError, on_disk_error
 
 _DTYPES: dict[str, pl.DataType] = {
     "str": pl.String(),
@@ -24,7 +24,10 @@ _DTYPES: dict[str, pl.DataType] = {
     "list[f64]": pl.List(pl.Float64()),
     "list[str]": pl.List(pl.String()),
 }
-CATEGORIES = pl.selectors.string().cast(pl.Categorical)
+CATEGORIES = (
+    pl.selectors.string().cast(pl.Categorical),
+    pl.selectors.by_dtype(pl.List(pl.String)).cast(pl.List(pl.Categorical)),
+)
 """Texts as categories."""
 # What is held at a time while a frame is written, which bounds the memory of an export of any size:
 # rows as Python's objects, which take several times their values, and their number; then rows as
@@ -103,7 +106,7 @@ def writing_parquet(
     """
     parts: list[Path] = []
     n_rows = 1
-    try:
+    with on_disk_error(f"can't write {path}", StoreError):
         files.real_folder(path.parent)
         with _aside(path.parent) as folder:
             last: pl.DataFrame | None = None
@@ -122,8 +125,6 @@ def writing_parquet(
                     # A group of rows is held until it is full; the default of 122,880 rows may be
                     # anything.
                     columnar.scan(parts).sink_parquet(file, row_group_size=n_rows)
-    except OSError as error:
-        raise StoreError(f"can't write {path}: {error.strerror or error}") from error
 
 
 def write_part(frame: pl.DataFrame, part: Path) -> Path:
@@ -147,9 +148,9 @@ def _aside(folder: Path) -> Iterator[Path]:
 
 
 class FrameFiles(Mapping[str, pl.DataFrame]):
-    """The Parquet files of a folder by the name of their frame, each read at its first use.
+    """The Parquet files of a folder by the name of their frame, read anew at each use.
 
-    Most questions are about one frame or a column: the texts of a large run need not be read.
+    Most questions are about a column or some rows: nothing of a large run is held.
 
     Args:
         folder: Where they are.
@@ -179,14 +180,9 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
             # What a link leads to is no part of a run.
             if is_name(path.stem) and not path.is_symlink()
         }
-        self._frames: dict[str, pl.DataFrame] = {}
 
     def __getitem__(self, name: str) -> pl.DataFrame:
-        # Another thread may let go of it at any time.
-        found = self._frames.get(name)
-        if found is None:
-            found = self._frames[name] = columnar.read(self._paths[name])
-        return found
+        return columnar.read(self._paths[name])
 
     def __contains__(self, name: object) -> bool:
         # The one of `Mapping` would read the frame.
@@ -203,10 +199,6 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         with os.fdopen(files.open_plain(self._paths[name], os.O_RDONLY), "rb") as file:
             return hashlib.file_digest(file, "blake2b").digest()
 
-    def forget(self) -> None:
-        """Let go of what was read."""
-        self._frames.clear()
-
     def scan(self, name: str) -> pl.LazyFrame:
         """A frame that is read as far as what is asked of it needs."""
         return columnar.scan(self._paths[name])
@@ -214,9 +206,6 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
     def slices(self, name: str, wanted: Sequence[str], n_rows: int) -> Iterator[pl.DataFrame]:
         """So many rows at a time of what `columns` gives; none where there is no such column."""
         if name not in self._paths:
-            return
-        if name in self._frames:
-            yield from self.columns(name, wanted).iter_slices(n_rows)
             return
         found = self._there(name, wanted)
         for begin in range(0, self.scan(name).select(pl.len()).collect().item(), n_rows):
@@ -235,22 +224,18 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         """Those of the wanted columns that a frame has; none of them where there is no frame."""
         if name not in self._paths:
             return pl.DataFrame()
-        held = self._frames.get(name)
-        if held is not None:
-            return held.select([column for column in wanted if column in held.columns])
         found = self._there(name, wanted)
         return columnar.read(self._paths[name], found) if found else pl.DataFrame()
 
     def row(self, name: str, place: int) -> dict[str, Any]:
         """The row at a place of a frame, counted from 0, by column."""
-        held = self._frames.get(name)
-        if held is not None:
-            return held.row(place, named=True)
         return columnar.slice_of(self._paths[name], pl.all(), place, 1).row(0, named=True)
 
     def names(self, name: str) -> list[str]:
         """Names of the columns of a frame; none where there is no such frame."""
-        return columnar.column_names(self._paths[name]) if name in self._paths else []
+        if name not in self._paths:
+            return []
+        return columnar.scan(self._paths[name]).collect_schema().names()
 
     def _there(self, name: str, wanted: Sequence[str]) -> list[str]:
         there = self.names(name)

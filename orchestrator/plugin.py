@@ -28,6 +28,7 @@ from orchestrator.backend import (
 )
 from orchestrator.columns import AnswerColumns, PairColumns, RewriteColumns, ScoreColumns
 from orchestrator.contracts.method import (
+    Analysis,
     Columns,
     Combination,
     Companion,
@@ -37,9 +38,11 @@ from orchestrator.contracts.method import (
     MethodSettings,
     ModelName,
     Stage,
+    Statistic,
+    StatisticSettings,
+    Summary,
     typed,
 )
-from orchestrator.contracts.summary import Analysis, Statistic, StatisticSettings, Summary
 from orchestrator.dataset import (
     About,
     Dataset,

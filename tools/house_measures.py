@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_105,
-    "functions with `Any` in the signature": 225,
-    "lines": 103_191,
-    "files": 439,
-    "distinct names": 4_048,
-    "value classes": 542,
-    "fields of value classes": 2_591,
+    "private functions used once": 1_078,
+    "functions with `Any` in the signature": 223,
+    "lines": 102_331,
+    "files": 423,
+    "distinct names": 3_995,
+    "value classes": 533,
+    "fields of value classes": 2_535,
     "pairs of value classes that share 60 % of their fields": 22,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 180,
+    "files that one run enters": 174,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

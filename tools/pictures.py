@@ -43,7 +43,7 @@ from orchestrator.report.progress import (
     Progress,
     RankingProgress,
 )
-from orchestrator.report.tables import ranking
+from orchestrator.report.results import ranking_text
 from orchestrator.tables import Table
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
@@ -128,12 +128,16 @@ def main() -> int:
         for number, found in enumerate(result.rankings):
             name = "ranking" if number == 0 else f"ranking_{number + 1}"
             first = brief_text(result.brief) if number == 0 and not options.whole else None
-            _draw(options.to / name, first or ranking(found, result.exact_match), title)
+            _draw(options.to / name, first or ranking_text(found, result.exact_match), title)
     if options.events is not None:
         events = (json.loads(line) for line in options.events.read_text("utf-8").splitlines())
         _draw(options.to / "live", _live(events, options.at), "orchestrator run")
     if options.sample:
-        _draw(options.to / "ranking_sample", ranking(_sample_ranking()), "simulated data")
+        _draw(
+            options.to / "ranking_sample",
+            ranking_text(_sample_ranking()),
+            "simulated data",
+        )
         _draw(options.to / "live_sample", _live(_sample_events(), options.at), "simulated data")
     return 0
 

@@ -20,25 +20,28 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from backends._by_ids import ByIds, ByIdsConfig
-from backends._openai_compatible import CONTROL_TIMEOUT_S
+from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import AskServer, Contexts, Failed, Ids, as_outcome, known, outcome
-from backends._transport import Transport, http_transport
+from backends._transport import Transport
 from backends.llamacpp import completions, wire
 from backends.llamacpp.completions import FRAGMENT, Step, forced, looked
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import (
     Backend,
-    BackendKind,
     Capabilities,
     Endpoint,
     Provenance,
     ServerLoad,
 )
+from orchestrator.backend import (
+    BackendKind as BackendKind,
+)
 from orchestrator.errors import UsageError
 from orchestrator.records import Choice, Failure, Generation, Message, Messages, Scored, unsupported
 from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire.by_ids import Reading
+from orchestrator.wire.parsing import text_of
 from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names, joined
 
 _NOT_FOUND: Final = (404, 405)
@@ -88,14 +91,14 @@ class _Server(msgspec.Struct, frozen=True):
 
     Attributes:
         props: What it says of itself.
-        model: What it says of the model.
+        meta: What it says of the model.
         forcer: Makes it draw given tokens.
         turns: For texts that take several steps; more of them than the server has slots would push
             each other's prompts out of its cache.
     """
 
     props: wire.Props
-    model: wire.Served
+    meta: wire.Meta
     forcer: "Forcer"
     turns: asyncio.Semaphore
 
@@ -172,10 +175,10 @@ class Llamacpp(ByIds):
         if reply.status != 200:
             return self._classified(reply)
         # A short hash of the known facts about weights and template.
-        model, props = server.model, server.props
-        stated = (props.ftype, model.n_vocab, model.n_params, model.n_bytes, props.template)
+        meta, props = server.meta, server.props
+        stated = (props.model_ftype, meta.n_vocab, meta.n_params, meta.size, props.chat_template)
         fingerprint = hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
-        return self._stated(props.build, fingerprint)
+        return self._stated(text_of(props.build_info), fingerprint)
 
     async def load(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where the server was started without them."""
@@ -204,7 +207,7 @@ class Llamacpp(ByIds):
         found = await self._labels(ask, self._config.choose_negligible)
         async with server.turns:
             walk, whole = found.walk, found.whole
-            n_vocab = server.model.n_vocab
+            n_vocab = server.meta.n_vocab
             usual = n_vocab if n_vocab <= _SMALL_VOCABULARY else _ALTERNATIVES
             n_listed = min(self._config.choose_top_logprobs or usual, n_vocab)
             reading, n_cached = await server.forcer.look(whole, n_listed)
@@ -239,27 +242,29 @@ class Llamacpp(ByIds):
         reply = known(await self._transport.get("/props", CONTROL_TIMEOUT_S))
         if reply.status in _NOT_FOUND:
             raise Failed(_PYTHON_SERVER)
-        props = known(self._read(reply, wire.props))
+        secret = self._endpoint.secret
+        props = known(self._read(reply, lambda body: wire.props(body, secret)))
         if props.drafts != "none":
             raise Failed(unsupported(failures.clean(_DRAFTS.format(props.drafts))))
         listed = known(await self._transport.get("/v1/models", CONTROL_TIMEOUT_S))
-        models = known(self._read(listed, wire.served))
+        models = known(self._read(listed, lambda body: wire.served(body, secret)))
         name = self._endpoint.model
         model = next((one for one in models if name in one.names), None)
         if model is None:
             have = ", ".join(other for one in models for other in one.names) or "none"
             said = failures.clean(f"the server has no model {name!r}; it has {have}")
             raise Failed(Failure("not_found", said, permanent=True))
-        forcer = Forcer(
-            self._ask, self._tokenizer, model.n_vocab, props.eos, cache=self._config.cache_prompt
-        )
-        return _Server(props, model, forcer, asyncio.Semaphore(props.n_slots))
+        eos = props.eos_token.encode("utf-8", "replace")
+        meta, cache = model.meta or wire.Meta(), self._config.cache_prompt
+        forcer = Forcer(self._ask, self._tokenizer, meta.n_vocab, eos, cache=cache)
+        return _Server(props, meta, forcer, asyncio.Semaphore(max(props.total_slots or 1, 1)))
 
 
-class LlamacppKind(BackendKind[Config]):
+class LlamacppKind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("llamacpp",)
+    made = Llamacpp
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
     def connect(self, endpoint: Endpoint) -> Backend:
@@ -268,7 +273,7 @@ class LlamacppKind(BackendKind[Config]):
             _check(dict(endpoint.extra_body))
         except ValueError as error:
             raise UsageError(f"extra_body of {endpoint.model!r}: {error}") from None
-        return Llamacpp(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)
+        return super().connect(endpoint)
 
 
 COMPLETION: Final = "/completion"

@@ -59,10 +59,11 @@ class _Piece(msgspec.Struct, gc=False):
 
 class _Defaults(msgspec.Struct, gc=False):
     params: dict[str, Any] = {}
-    n_ctx: int = 0
 
 
-class _Props(msgspec.Struct, gc=False):
+class Props(msgspec.Struct, gc=False):
+    """Properties that a server reports: slots, version, and facts about its model."""
+
     total_slots: int | None = None
     build_info: str = ""
     model_ftype: str = ""
@@ -71,53 +72,37 @@ class _Props(msgspec.Struct, gc=False):
     default_generation_settings: _Defaults = msgspec.field(default_factory=_Defaults)
     error: Any = None
 
+    @property
+    def drafts(self) -> str:
+        """What it guesses tokens by ahead of the model; "none" for nothing."""
+        found = self.default_generation_settings.params.get("speculative.types", "none")
+        # What is no text is a kind that no server has.
+        return text_of(found) if isinstance(found, str) else "?"
 
-class _Meta(msgspec.Struct, gc=False):
+
+class Meta(msgspec.Struct, gc=False):
+    """Sizes of a model, 0 where they are not said."""
+
     n_vocab: int = 0
     n_params: int = 0
     size: int = 0
 
 
-class _Model(msgspec.Struct, gc=False):
+class Served(msgspec.Struct, gc=False):
+    """A model as the server lists it."""
+
     id: str = ""
     aliases: list[str] = []
-    meta: _Meta | None = None
+    meta: Meta | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that it answers to."""
+        return (self.id, *self.aliases)
 
 
 _pieces: Final = field("tokens", tuple[_Piece, ...])
-_props: Final = Decoder(_Props)
-_models: Final = field("data", tuple[_Model, ...])
-
-
-class Props(msgspec.Struct, frozen=True, kw_only=True):
-    """Properties that a server reports.
-
-    Attributes:
-        n_slots: Requests that it computes at a time.
-        n_ctx: Longest prompt and answer, in tokens.
-        build: Its version.
-        ftype: Number format of the weights.
-        template: The chat template.
-        eos: The text of the token that ends an answer.
-        drafts: What it guesses tokens by ahead of the model; "none" for nothing.
-    """
-
-    n_slots: int
-    n_ctx: int
-    build: str
-    ftype: str
-    template: str
-    eos: bytes
-    drafts: str
-
-
-class Served(msgspec.Struct, frozen=True):
-    """A model as the server lists it."""
-
-    names: tuple[str, ...]
-    n_vocab: int
-    n_params: int
-    n_bytes: int
+_props: Final = Decoder(Props)
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -235,34 +220,13 @@ text: Final = field("content", str)
 def props(body: bytes, secret: str = "") -> Props | Failure:
     """Parse the reply of `/props`."""
     reply = _props(body, secret)
-    if isinstance(reply, Failure):
+    if isinstance(reply, Failure) or reply.total_slots is not None:
         return reply
-    if reply.total_slots is None:
-        return error_in(body, secret)
-    settings = reply.default_generation_settings
-    drafts = settings.params.get("speculative.types", "none")
-    return Props(
-        n_slots=max(reply.total_slots, 1),
-        n_ctx=settings.n_ctx,
-        build=text_of(reply.build_info),
-        ftype=reply.model_ftype,
-        template=reply.chat_template,
-        eos=reply.eos_token.encode("utf-8", "replace"),
-        # What is no text is a kind that no server has.
-        drafts=text_of(drafts) if isinstance(drafts, str) else "?",
-    )
+    return error_in(body, secret)
 
 
-def served(body: bytes, secret: str = "") -> tuple[Served, ...] | Failure:
-    """The models that `/v1/models` lists."""
-    found = _models(body, secret)
-    if isinstance(found, Failure):
-        return found
-    return tuple(
-        Served((one.id, *one.aliases), meta.n_vocab, meta.n_params, meta.size)
-        for one in found
-        for meta in [one.meta or _Meta()]
-    )
+served: Final = field("data", tuple[Served, ...])
+"""The models that `/v1/models` lists."""
 
 
 def load_figures(text: bytes) -> ServerLoad | None:

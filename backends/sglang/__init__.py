@@ -13,13 +13,15 @@ from jinja2 import Template, TemplateError, Undefined
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels, TokenizerRoutes
-from backends._openai_compatible import CONTROL_TIMEOUT_S, Extra, unratable, without_route
+from backends._openai_compatible import CONTROL_TIMEOUT_S, Extra, HttpKind
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known
-from backends._transport import Transport, http_transport
+from backends._transport import Transport
 from backends.sglang import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
-from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, Provenance
+from orchestrator.backend import Backend as Backend
+from orchestrator.backend import BackendKind as BackendKind
+from orchestrator.backend import Capabilities, Endpoint, Provenance
 from orchestrator.prompts.bounded import BoundedEnvironment
 from orchestrator.prompts.costs import allowance
 from orchestrator.prompts.files import TemplateText
@@ -116,7 +118,7 @@ class Sglang(ByIds):
     @as_outcome
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
         """See `orchestrator.backend.RatesAnswers`; the conversation is rendered here."""
-        if (refused := unratable(ask.messages, self._endpoint)) is not None:
+        if (refused := self._unratable(ask.messages)) is not None:
             return refused
         config, model = self._config, self._endpoint.model
         if config.chat_template is None:
@@ -131,7 +133,7 @@ class Sglang(ByIds):
             lambda: rating.classify(model, ids),
             lambda body: rating.classified(body, method, secret),
         )
-        return without_route(found, self._endpoint, rating.CLASSIFY)
+        return self._with_route(found, rating.CLASSIFY)
 
     async def provenance(self) -> Provenance | Failure:
         """Version; a failure without the model, or while the server is not ready."""
@@ -186,17 +188,14 @@ class Sglang(ByIds):
         return looked.n_cached
 
 
-class SglangKind(BackendKind[Config]):
+class SglangKind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("zheng2024sglang",)
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", plain_choose=True, reward=True
     )
-
-    def connect(self, endpoint: Endpoint) -> Backend:
-        """See `orchestrator.backend.BackendKind.connect`."""
-        return Sglang(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)
+    made = Sglang
 
 
 GENERATE: Final = "/generate"

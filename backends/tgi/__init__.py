@@ -12,13 +12,21 @@ from typing import Any, Final
 import numpy as np
 from pydantic import Field
 
-from backends._openai_compatible import CONTROL_TIMEOUT_S, ChatConfig, Extra, OpenaiCompatible
+from backends._openai_compatible import (
+    CONTROL_TIMEOUT_S,
+    ChatConfig,
+    Extra,
+    HttpKind,
+    OpenaiCompatible,
+)
 from backends._tokens import Cache, Failed, as_outcome
-from backends._transport import Transport, http_transport
+from backends._transport import Transport
 from backends.tgi import wire
 from backends.tgi.wire import Ids, Templated
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
-from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint, Provenance
+from orchestrator.backend import Backend as Backend
+from orchestrator.backend import BackendKind as BackendKind
+from orchestrator.backend import Capabilities, Endpoint, Provenance
 from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored, unsupported
 from orchestrator.wire import by_ids, replies
 from orchestrator.wire.requests import Dialect
@@ -268,12 +276,9 @@ _NESTED: Final = unsupported(
 )
 
 
-class TgiKind(BackendKind[Config]):
+class TgiKind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("tgi",)
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
-
-    def connect(self, endpoint: Endpoint) -> Backend:
-        """See `orchestrator.backend.BackendKind.connect`."""
-        return Tgi(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)
+    made = Tgi

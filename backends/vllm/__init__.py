@@ -16,15 +16,19 @@ import numpy as np
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, TokenizerRoutes
-from backends._openai_compatible import TRIED, Extra, RatedBy, rated
+from backends._openai_compatible import TRIED, Extra, HttpKind, RatedBy
 from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
-from backends._transport import Transport, http_transport
+from backends._transport import Transport
 from backends.vllm import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
-    Backend,
-    BackendKind,
+    Backend as Backend,
+)
+from orchestrator.backend import (
+    BackendKind as BackendKind,
+)
+from orchestrator.backend import (
     Capabilities,
     Endpoint,
     Provenance,
@@ -120,8 +124,7 @@ class Vllm(ByIds):
 
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
         """See `orchestrator.backend.RatesAnswers`; the server renders the conversation."""
-        template, by = self._dialect.template, self._config.rated_by
-        return await rated(self._post_to, self._endpoint, self.kind, ask, template=template, by=by)
+        return await self._rated(ask, self._config.rated_by)
 
     @as_outcome
     async def provenance(self) -> Provenance | Failure:
@@ -308,17 +311,14 @@ def _checked(drawn: Generation | Failure) -> Generation | Failure:
     )
 
 
-class VllmKind(BackendKind[Config]):
+class VllmKind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("kwon2023efficient",)
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", plain_choose=True, reward=True
     )
-
-    def connect(self, endpoint: Endpoint) -> Backend:
-        """See `orchestrator.backend.BackendKind.connect`."""
-        return Vllm(endpoint, http_transport(endpoint, self.config.keepalive_s), self.config)
+    made = Vllm
 
 
 class VllmTokenizer(TokenizerRoutes):

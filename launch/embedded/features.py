@@ -8,7 +8,7 @@ and no attention weights are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from launch.embedded.jobs import Observer
+from launch.embedded.jobs import Observer, See
 from launch.embedded.protocol import UnsupportedModelError, bad_request
 from orchestrator.records import unknown_features
 
@@ -27,7 +27,6 @@ from orchestrator.records import unknown_features
 # the weights on before the next layer is computed.
 
 
-See = Callable[[int, Tensor], None]
 _MOST_WEIGHTS = 1 << 22
 _COPIES = 5
 """Tensors of one layer's weights that eager attention and a reading have alive at a time."""

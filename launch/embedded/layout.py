@@ -238,7 +238,6 @@ class StepCache(_Given):
         return store[: self._n_rows, : self._longest].transpose(1, 2)
 
 
-_SHARE: Final = 4
 _GROUP: Final = Path("/sys/fs/cgroup")
 # Of control groups of versions 2 and 1: limit, what is taken, and what of that are cached files.
 _GROUP_FILES: Final = (
@@ -262,11 +261,6 @@ def free_bytes(device: torch.device) -> int:
     return min(int(psutil.virtual_memory().available), _left_in_group(_GROUP))
 
 
-def usual_bytes(device: torch.device, n_models: int) -> int:
-    """Return the bytes for keys and values of one of `n_models`: together a quarter of the free."""
-    return free_bytes(device) // (_SHARE * n_models)
-
-
 def _left_in_group(folder: Path) -> int:
     """Bytes that the control group of a container may still take; many without a limit."""
     left = _MANY
@@ -288,7 +282,7 @@ class Need(NamedTuple):
 
     Attributes:
         tokens: To compute before anything is drawn; 0 when that is done.
-        rows: Answers to draw.
+        rows: Answers to draw, 0 or 1.
         first: Tokens in the cache when drawing begins.
         last: Most tokens there when it ends.
     """
@@ -301,7 +295,7 @@ class Need(NamedTuple):
     @classmethod
     def of(cls, job: Job) -> Need:
         """The need of a job before it starts."""
-        most = max((answer.stop.max_tokens for answer in job.answers), default=0)
+        most = 0 if job.answer is None else job.answer.stop.max_tokens
         return cls(len(job.ids), job.n_rows, job.n_prompt, job.n_prompt + max(0, most - 1))
 
 
@@ -365,8 +359,8 @@ def bytes_of(need: Need, token_bytes: int, capacities: Sequence[int]) -> int:
 
 def longest_sequence(most: int, token_bytes: int, capacities: Sequence[int]) -> int:
     """Return the longest sequence whose keys and values fit into `most` bytes, 0 if none does."""
-
-    def fits_not(length: int) -> bool:
-        return bytes_of(Need(length, 1, 1, length), token_bytes, capacities) > most
-
-    return bisect_left(range(1, capacities[-1] + 1), x=True, key=fits_not)
+    return bisect_left(
+        range(1, capacities[-1] + 1),
+        x=True,
+        key=lambda length: bytes_of(Need(length, 1, 1, length), token_bytes, capacities) > most,
+    )

@@ -88,7 +88,10 @@ class Prefiller:
     def __init__(self, runner: Runner, prefixes: Prefixes) -> None:
         self._runner = runner
         self._prefixes = prefixes
-        self._most_tokens = _cached_tokens(runner)
+        # Tokens whose widest activations fit into a processor's cache; elsewhere there is no bound.
+        token_bytes = runner.widest * runner.like.element_size()
+        on_cpu = runner.device.type == "cpu"
+        self._most_tokens = max(_LEAST_TOKENS, _CACHED_BYTES // token_bytes) if on_cpu else math.inf
         self._plan: dict[Job, int] = {}
 
     def begin(self, job: Job) -> None:
@@ -141,13 +144,13 @@ class Prefiller:
         if attention is None:
             prefilled = self._runner.prefill(chunks)
         else:
-            prefilled = self._runner.watched(chunks[0], attention.see)
+            prefilled = self._runner.watched(chunks[0], attention)
         drawing = []
         for row, (job, chunk) in enumerate(zip(group, chunks, strict=True)):
             self._read(job, row, len(chunk.ids), prefilled)
             self._store(job, row, len(chunk.ids), prefilled)
             job.n_done += len(chunk.ids)
-            if not job.n_left and job.answers:
+            if not job.n_left and job.answer is not None:
                 drawing.append((row, len(chunk.ids) - 1))
         if not drawing:
             return None
@@ -206,14 +209,6 @@ class Prefiller:
         job.known.append(flat)
         if last and keeps:
             self._prefixes.keep(job.names, torch.cat(job.known)[: job.n_prompt])
-
-
-def _cached_tokens(runner: Runner) -> float:
-    """Tokens whose widest activations fit into a processor's cache; no bound on other devices."""
-    if runner.device.type != "cpu":
-        return math.inf
-    token_bytes = runner.widest * runner.like.element_size()
-    return max(_LEAST_TOKENS, _CACHED_BYTES // token_bytes)
 
 
 def _watched(job: Job) -> bool:

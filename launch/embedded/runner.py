@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from launch.embedded.features import See, Watcher
+from launch.embedded.features import Watcher
+from launch.embedded.jobs import See
 from launch.embedded.layout import Layout, Pool, PrefillCache, ShapeCache, StepCache
 from launch.embedded.model import is_packed, model_bytes
 from launch.embedded.protocol import UnsupportedModelError

@@ -108,7 +108,7 @@ class Scoring:
             ids = ids[: n_prompt + max(0, n_scored - 1)]
         reader = Forced(list(places), targets, n_top, wanted.observers)
         job = Job(ids, n_prompt, unresolved, reader=reader, reuse=n_prompt - 1)
-        job.attention = wanted.attention
+        job.attention = None if wanted.attention is None else wanted.attention.see
         return cls(job, reader, found, wanted)
 
     def reply(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Scoring:
         n_prompt, n_scored = self.job.n_prompt, len(self.continuation.ids)
         reply: dict[str, Any] = {
             "logprobs": [finite(value) for value in self.reader.logprobs[:n_scored]],
-            "token_ids": self.continuation.ids,
+            "token_ids": list(self.continuation.ids),
             "boundary": self.continuation.boundary,
             "usage": {
                 "prompt_tokens": n_prompt,

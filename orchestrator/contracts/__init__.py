@@ -2,7 +2,7 @@
 
 A family has a base class, and a list of its parts, each a name and a test of its value. The texts
 of what is wrong name the class and where it is. The bases of methods, summaries and analyses are
-here (`method.py`, `summary.py`).
+here (`method.py`).
 """
 
 import inspect
@@ -22,12 +22,16 @@ from orchestrator.columns import (
 )
 from orchestrator.contracts.method import (
     STATUS_COLUMNS,
+    Analysis,
     Method,
     MethodSettings,
+    Statistic,
+    StatisticSettings,
+    Summary,
+    frame_of,
     roles_of,
     schema_of,
 )
-from orchestrator.contracts.summary import Analysis, Statistic, StatisticSettings, Summary
 from orchestrator.dataset import About, DatasetKind
 from orchestrator.errors import PluginError
 from orchestrator.plugins.base import Plugin, Settings
@@ -105,14 +109,17 @@ def method(kind: str, *, allow_code: bool = False) -> type[Method]:
 def summary(kind: str, of: type[Method]) -> type[Summary] | None:
     """Return the class that turns a method's rows into tables; None where there is none.
 
+    Of methods of this project it has the name of the kind, or of the frame that kinds share.
+
     Raises:
         PluginError: If it breaks the contract.
     """
     if of.summary is not None:
         check_class(plugins.SUMMARIES, of.summary)
         return of.summary
-    known = kind in plugins.kinds(plugins.SUMMARIES)
-    return load(plugins.SUMMARIES, kind) if known else None
+    own = (kind, frame_of(of, kind)) if kind in plugins.kinds(plugins.METHODS) else ()
+    known = [name for name in own if name in plugins.kinds(plugins.SUMMARIES)]
+    return load(plugins.SUMMARIES, known[0]) if known else None
 
 
 @cache
@@ -136,7 +143,7 @@ def check_class(family: str, found: type[Plugin]) -> None:
     if faults:
         said = "; ".join(faults)
         place = f"{found.__module__}:{found.__qualname__}"
-        raise PluginError(f"{place} is not a {plugins.word_of(family)}: {said}")
+        raise PluginError(f"{place} is not a {plugins.WORDS[family]}: {said}")
 
 
 def place_of(plugin: type) -> str:
@@ -285,10 +292,6 @@ def _suffixes(value: object) -> str:
     return "" if good else "must be a tuple of suffixes, such as ('.txt',)"
 
 
-def _about(value: object) -> str:
-    return "" if value is None or isinstance(value, About) else "must be an About, or None"
-
-
 def _short(value: object) -> str:
     return f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
 
@@ -318,7 +321,7 @@ _PARTS: Final[dict[str, _Names]] = {
         "derive": called_with("self", "rows"),
         "scores": _scores,
         **dict.fromkeys(
-            ("name", "candidates", "judges", "top_logprobs", "demonstrates"),
+            ("name", "candidates", "judges", "top_logprobs"),
             _property,
         ),
         "feeds_others": _of_type(bool),
@@ -358,5 +361,11 @@ _PARTS: Final[dict[str, _Names]] = {
         "tokenizer": called_with("self", "weights"),
         "serve_command": called_with("self", "options"),
     },
-    plugins.DATASETS: {"suffixes": _suffixes, "about": _about, "open": called_with("self", "base")},
+    plugins.DATASETS: {
+        "suffixes": _suffixes,
+        "about": lambda value: (
+            "" if value is None or isinstance(value, About) else "must be an About, or None"
+        ),
+        "open": called_with("self", "base"),
+    },
 }

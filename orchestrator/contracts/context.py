@@ -1,15 +1,15 @@
 """The frames and settings that summaries and analyses work on, and the roles of columns."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from orchestrator import contracts, plugins
-from orchestrator.clusters import CLUSTER, OVER, Clusters
+from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.columns import RowRoles
 from orchestrator.contracts.method import Method, MethodSettings, frame_of, roles_of
 from orchestrator.frames import (
@@ -110,8 +110,6 @@ def answers_behind(answers: pl.DataFrame, source: str) -> pl.DataFrame:
     return answers.filter(~pl.col("method").cast(pl.String).str.contains(r" \(.*\)$"))
 
 
-T = TypeVar("T")
-
 ROWS_AT_ONCE: Final = 10_000
 """Rows of a slice; more bring nothing, and with texts they take memory."""
 
@@ -135,18 +133,6 @@ class Source(msgspec.Struct, frozen=True):
     scores: Mapping[str, int] = {}
 
 
-class Once(Protocol):
-    """Gives what takes long to compute: from an earlier call, or by computing it now."""
-
-    def __call__(self, key: bytes, kind: type[T], compute: Callable[[], T]) -> T:
-        """The value of a key, which is a digest of everything that the value comes from."""
-        ...
-
-
-def _at_each_call(key: bytes, kind: type[T], compute: Callable[[], T]) -> T:  # noqa: ARG001
-    return compute()
-
-
 class Context(msgspec.Struct, frozen=True):
     """The input of a summary.
 
@@ -160,7 +146,6 @@ class Context(msgspec.Struct, frozen=True):
         n_resamples: Of every bootstrap.
         seed: The recipe's; `rng` is made of it.
         clusters: Which items depend on each other.
-        once: Gives what takes long to compute.
         trust: The verdict on each judge of a method, by the method's name.
     """
 
@@ -172,7 +157,6 @@ class Context(msgspec.Struct, frozen=True):
     n_resamples: int
     seed: int
     clusters: Clusters = Clusters()
-    once: Once = _at_each_call
     trust: Mapping[str, Sequence[Trust]] = {}
 
     def __post_init__(self) -> None:
@@ -192,19 +176,41 @@ class Context(msgspec.Struct, frozen=True):
             columns: Those that are read, besides what the method derives columns of; all where none
                 are named, and where the method may derive columns of any.
         """
+        return self.clusters.of(self._read(source, columns, ()))
+
+    def categories_of(
+        self, source: Source, columns: Sequence[str] | None, **made: pl.Expr
+    ) -> pl.DataFrame:
+        """`rows_of` with texts as categories, in a fraction of the memory, and without clusters.
+
+        `made` are further columns, made of any that are there while rows are read.
+        """
+        return self._read(source, columns, CATEGORIES, **made)
+
+    def _read(
+        self,
+        source: Source,
+        columns: Sequence[str] | None,
+        changed: Sequence[pl.Expr],
+        **made: pl.Expr,
+    ) -> pl.DataFrame:
         derives, needed = self._derived(source, columns)
-        if columns is None or needed is None:
-            frame = self.frames.get(source.frame, pl.DataFrame())
-        else:
-            wanted = dict.fromkeys(("method", *columns, *needed))
-            frame = columns_of(self.frames, source.frame, tuple(wanted))
-        if not frame.width:
+        names = names_of(self.frames, source.frame)
+        if not names:
             return pl.DataFrame()
-        mine = (frame["method"] == source.name).fill_null(value=False)
+        wanted: Iterable[str] = names
+        if columns is not None and needed is not None:
+            wanted = dict.fromkeys(("method", *columns, *needed))
+        if changed:
+            query = lazy_of(self.frames, source.frame)
+            query = query.select(*(one for one in wanted if one in names), **made)
+            rows = query.with_columns(*changed).collect(engine="streaming")
+        else:
+            rows = columns_of(self.frames, source.frame, tuple(wanted))
+        mine = (rows["method"] == source.name).fill_null(value=False)
         # A filter that keeps all would copy all.
-        rows = frame if mine.all() else frame.filter(mine)
-        del frame
-        return self.clusters.of(source.method.derive(rows) if derives else rows)
+        rows = rows if mine.all() else rows.filter(mine)
+        return source.method.derive(rows).with_columns(*changed) if derives else rows
 
     def _derived(
         self, source: Source, columns: Sequence[str] | None
@@ -216,26 +222,6 @@ class Context(msgspec.Struct, frozen=True):
         if columns is not None and {*columns} <= {*names_of(self.frames, source.frame)}:
             return False, ()
         return True, source.method.derives_from
-
-    def categories_of(self, source: Source, columns: Sequence[str]) -> pl.DataFrame:
-        """`rows_of` with texts as categories, in a fraction of the memory, and without clusters.
-
-        Args:
-            source: The method.
-            columns: Those that are read, besides what the method derives columns of.
-        """
-        derives, needed = self._derived(source, columns)
-        if needed is None:
-            return self.rows_of(source, columns).drop(OVER, strict=False).with_columns(CATEGORIES)
-        wanted = tuple(dict.fromkeys(("method", *columns, *needed)))
-        names = names_of(self.frames, source.frame)
-        if not names:
-            return pl.DataFrame()
-        query = lazy_of(self.frames, source.frame).select(one for one in wanted if one in names)
-        rows = query.with_columns(CATEGORIES).collect(engine="streaming")
-        mine = (rows["method"] == source.name).fill_null(value=False)
-        rows = rows if mine.all() else rows.filter(mine)
-        return source.method.derive(rows).with_columns(CATEGORIES) if derives else rows
 
     def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of another method, some thousand at a time; of files only these are held.

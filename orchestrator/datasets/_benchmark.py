@@ -220,6 +220,23 @@ def of_subsets(rows: Rows, column: str, wanted: Sequence[str]) -> Rows:
     return PickedRows(rows, places=places)
 
 
+def one_of(
+    names: Iterable[str], wanted: str | None, setting: str, shown: str, usual: Sequence[str] = ()
+) -> str:
+    """The name that a setting wants; else the only one, or the first of `usual` that is there.
+
+    Raises:
+        DatasetError: If it is not there, or several could be meant.
+    """
+    there = list(names)
+    if wanted is None:
+        wanted = there[0] if len(there) == 1 else next((one for one in usual if one in there), None)
+    if wanted is not None and wanted in there:
+        return wanted
+    what = f"set {setting!r}" if wanted is None else f"no {setting} {wanted!r}"
+    raise DatasetError(f"{shown}: {what}; available: {', '.join(there) or 'none'}")
+
+
 def chosen_subsets(known: Iterable[str], wanted: Sequence[str], shown: str) -> list[str]:
     """Names of the wanted subsets in the order in which they are known.
 

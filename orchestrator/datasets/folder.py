@@ -12,6 +12,7 @@ from pydantic import Field
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import joined_rows
 from orchestrator.dataset.rows import from_rows
+from orchestrator.datasets._benchmark import one_of
 from orchestrator.disk.paths import answers, expanded
 from orchestrator.plugin import Dataset, DatasetError, DatasetKind, FolderSettings
 
@@ -218,7 +219,6 @@ def _usual(word: str) -> str:
     return next((split for split, words in _KEYWORDS.items() if lower in words), "")
 
 
-_TEST: Final = "test"
 _POINTER: Final = b"version https://git-lfs.github.com/spec/"
 
 
@@ -253,8 +253,11 @@ class FolderKind(DatasetKind[Config]):
         folder, shown = base / expanded(self.config.path), self.config.path
         if not answers(folder, Path.is_dir):
             raise DatasetError(f"{shown}: there is no such folder")
-        config = _chosen(*configs_of(folder, shown), self.config.config, shown)
-        name, split = _split(config, self.config.split, shown)
+        configs, marked = configs_of(folder, shown)
+        usual = (_DEFAULT,) if marked is None else (marked,)
+        splits = configs[one_of(configs, self.config.config, "config", shown, usual)]
+        name = one_of(splits, self.config.split, "split", shown, ("test",))
+        split = splits[name]
         for file in split.files:
             with file.open("rb") as opened:
                 if opened.read(len(_POINTER)) == _POINTER:
@@ -267,23 +270,3 @@ class FolderKind(DatasetKind[Config]):
                 f"num_examples: {split.n_rows:,}; complete the files or correct the README"
             )
         return from_rows(rows, self.config.fields)
-
-
-def _chosen(
-    configs: dict[str, Splits], marked: str | None, wanted: str | None, shown: str
-) -> Splits:
-    if wanted is None:
-        only = next(iter(configs)) if len(configs) == 1 else None
-        wanted = only or marked or (_DEFAULT if _DEFAULT in configs else None)
-    if wanted is not None and wanted in configs:
-        return configs[wanted]
-    what = "set 'config'" if wanted is None else f"no config {wanted!r}"
-    raise DatasetError(f"{shown}: {what}; available: {', '.join(configs)}")
-
-
-def _split(splits: Splits, wanted: str | None, shown: str) -> tuple[str, Split]:
-    name = wanted or (_TEST if _TEST in splits or len(splits) > 1 else next(iter(splits)))
-    if name not in splits:
-        what = "set 'split'" if wanted is None else f"no split {wanted!r}"
-        raise DatasetError(f"{shown}: {what}; available: {', '.join(splits)}")
-    return name, splits[name]

@@ -6,7 +6,6 @@ first is kept and held to. `files` with a commit as `revision` are fixed by thei
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from orchestrator.dataset import data_folder
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import joined_rows
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import converted, hub_file, listing, located
+from orchestrator.datasets._benchmark import converted, hub_file, listing, located, one_of
 from orchestrator.plugin import About, Dataset, DatasetError, DatasetKind, Settings
 
 KIND: Final = "huggingface"
@@ -109,25 +108,12 @@ def _split(config: Config) -> list[Path]:
         splits = msgspec.json.decode(listed.read_bytes(), type=_Splits)
     except msgspec.MsgspecError as error:
         raise DatasetError(f"{listed}: not a list of Parquet files: {error}") from error
-    names: Sequence[str] = list(splits)
-    if config.config is not None and config.config in splits:
-        name = config.config
-    elif config.config is None and len(names) == 1:
-        name = names[0]
-    elif config.config is None and "default" in splits:
-        name = "default"
-    else:
-        what = "say which 'config'" if config.config is None else f"no config {config.config!r}"
-        raise DatasetError(f"{config.repository}: {what}; there are {', '.join(names) or 'none'}")
+    name = one_of(splits, config.config, "config", config.repository, ("default",))
     if not re.fullmatch(_PART, name):
         # It becomes the name of a folder.
         raise DatasetError(f"{config.repository}: the hub lists a config with the name {name!r}")
-    n_files = len(splits[name].get(config.split, ()))
-    if not n_files:
-        raise DatasetError(
-            f"{config.repository} ({name}): no split {config.split!r}; there are "
-            f"{', '.join(splits[name]) or 'none'}"
-        )
+    filled = {one: files for one, files in splits[name].items() if files}
+    one_of(filled, config.split, "split", f"{config.repository} ({name})")
     split = f"{_folder(config)}/{name}/{config.split}"
     return [
         located(
@@ -136,5 +122,5 @@ def _split(config: Config) -> list[Path]:
                 config.repository, name, config.split, number, f"{split}/{number:04d}.parquet"
             ),
         )
-        for number in range(n_files)
+        for number in range(len(filled[config.split]))
     ]

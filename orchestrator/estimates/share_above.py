@@ -3,7 +3,7 @@
 import numpy as np
 from pydantic import Field
 
-from orchestrator.contracts.summary import Values
+from orchestrator.contracts.method import Values
 from orchestrator.plugin import Statistic, StatisticSettings
 
 

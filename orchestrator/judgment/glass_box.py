@@ -10,7 +10,7 @@ Natural logarithms. Functions take arrays of T tokens and give nan for T = 0: an
 confidence. A probability of 0 makes a mean of logarithms -inf and a variance of them nan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -132,26 +132,8 @@ def token_prob_var(logprobs: ArrayLike) -> float:
     return _population_var(np.exp(_tokens(logprobs)))
 
 
-MEANS_OVER_TOKENS: Final[Mapping[str, str]] = {
-    "softmax_entropy": "entropy",
-    "vocab_logprob_var": "vocab_logprob_var",
-    "vocab_mean_logp_logit": "vocab_mean_logp_logit",
-    "code_logprobs": "compat_logprob",
-    "code_logprobs_entropy": "compat_vocab_mean_logp_logit",
-    "code_logprobs_variance": "compat_vocab_logprob_var",
-}
-"""What is the mean over tokens of a feature of shape (T,), which a scoring pass gives.
-
-`softmax_entropy` is Softmax-Ent as printed: the mean of -sum_v p ln p. `vocab_logprob_var` is the
-published "Softmax-Var", aligned: the mean of Var_v(ln p), ddof=1. `vocab_mean_logp_logit` is the
-published "Softmax-Ent", aligned: the mean of mean_v(ln p * logit). It is no entropy: it depends on
-where the logits' zero lies. `code_logprobs` is the code's "logprobs": one position late, the last
-target wraps round to the first token.
-"""
-
-
 def mean_over_tokens(feature: ArrayLike) -> float:
-    """The mean of a feature of shape (T,); see `MEANS_OVER_TOKENS` for the names of its means."""
+    """The mean of a feature of shape (T,)."""
     return _mean(_tokens(feature))
 
 
@@ -176,6 +158,31 @@ def attention_entropy_min(by_head: ArrayLike) -> float:
 def attention_entropy_avg(by_head: ArrayLike) -> float:
     """AttnEnt-Avg: the mean over all heads of all layers; nan where there are none."""
     return _mean(np.asarray(by_head, dtype=np.float64).ravel())
+
+
+FORMULAS: Final[Mapping[str, tuple[str, Callable[[ArrayLike], float]]]] = {
+    "mean_logprob": ("", mean_logprob),
+    "sum_logprob": ("", sum_logprob),
+    "sentence_prob": ("", sentence_prob),
+    "token_logprob_var": ("", token_logprob_var),
+    "token_prob_var": ("", token_prob_var),
+    "softmax_entropy": ("entropy", mean_over_tokens),
+    "vocab_logprob_var": ("vocab_logprob_var", mean_over_tokens),
+    "vocab_mean_logp_logit": ("vocab_mean_logp_logit", mean_over_tokens),
+    "attention_entropy_min": ("attention_entropy", attention_entropy_min),
+    "attention_entropy_avg": ("attention_entropy", attention_entropy_avg),
+    "code_logprobs": ("compat_logprob", mean_over_tokens),
+    "code_logprobs_entropy": ("compat_vocab_mean_logp_logit", mean_over_tokens),
+    "code_logprobs_variance": ("compat_vocab_logprob_var", mean_over_tokens),
+}
+"""By name: the feature that a scoring pass gives, empty for the tokens' ln p; and its formula.
+
+`softmax_entropy` is Softmax-Ent as printed: the mean of -sum_v p ln p. `vocab_logprob_var` is the
+published "Softmax-Var", aligned: the mean of Var_v(ln p), ddof=1. `vocab_mean_logp_logit` is the
+published "Softmax-Ent", aligned: the mean of mean_v(ln p * logit). It is no entropy: it depends on
+where the logits' zero lies. `code_logprobs` is the code's "logprobs": one position late, the last
+target wraps round to the first token.
+"""
 
 
 def sent_prob_ref(reference_logprobs: ArrayLike) -> float:

@@ -6,14 +6,15 @@ Source: Wang, Zhang and Choi 2025, arXiv 2503.03064, and their released inferenc
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike
 
 from orchestrator.errors import StatisticsError
-from orchestrator.records import Floats
+from orchestrator.records import Floats, Ints
 
 SPREAD_GUARD: Final = 1e-3
 """Denominator at or below which two certain, equal scores are called a tie."""
@@ -21,39 +22,8 @@ SPREAD_GUARD: Final = 1e-3
 QUANTILE_TOLERANCE: Final = 1e-12
 
 
-def summarise_scores(probabilities: ArrayLike, scores: ArrayLike) -> dict[str, Floats]:
-    """Location and spread of n score distributions, on the scale of the scores; shape (n,).
-
-    By the names of `describe_scores`: "mode", "mean", "median", "variance", "lower_semideviation"
-    and "entropy".
-
-    `probabilities` have shape (n, K), rows that sum to 1; one with nan gives nan. `scores` are
-    ascending, shape (K,).
-
-    Raises:
-        StatisticsError: If the shapes do not fit.
-    """
-    p, values = np.asarray(probabilities, np.float64), np.asarray(scores, np.float64)
-    if p.ndim != 2 or values.shape != p.shape[1:] or not values.size:
-        raise StatisticsError(f"score distributions need (n, K) and (K,), got {p.shape}")
-    missing = np.isnan(p).any(axis=1)
-    mean = p @ values
-    deviation = values - mean[:, None]
-    entropy = -np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0)), 0.0).sum(axis=1)
-    top = p == p.max(axis=1, keepdims=True)
-    columns = {
-        "mode": (top @ values) / np.maximum(top.sum(axis=1), 1),
-        "mean": mean,
-        "median": _quantile(p, values, 0.5),
-        "variance": (p * deviation**2).sum(axis=1),
-        "lower_semideviation": np.sqrt((p * np.minimum(deviation, 0.0) ** 2).sum(axis=1)),
-        "entropy": entropy,
-    }
-    return {name: np.where(missing, np.nan, column) for name, column in columns.items()}
-
-
 def describe_scores(p: Sequence[float], scores: Sequence[int]) -> dict[str, float]:
-    """`summarise_scores` of one distribution, in plain Python: numpy costs ten times as much.
+    """Statistics of one score distribution, in plain Python: numpy costs ten times as much.
 
     By name, on the scale of the scores: "mean"; "mode", the mean of all most likely scores;
     "rounded_mean", to a whole step of the scale, half to even; "median" and "first_percentile", the
@@ -83,69 +53,115 @@ def describe_scores(p: Sequence[float], scores: Sequence[int]) -> dict[str, floa
         "mean": mean,
         "mode": sum(modes) / len(modes),
         "rounded_mean": float(scores[0] + round(mean - scores[0])),
-        "median": float(_first_above(p, scores, 0.5)),
-        "first_percentile": float(_first_above(p, scores, 0.01)),
+        "median": float(_first_of_one(p, scores, 0.5)),
+        "first_percentile": float(_first_of_one(p, scores, 0.01)),
         "std": math.sqrt(above + below),
         "lower_semideviation": math.sqrt(below),
         "entropy": -math.fsum(share * math.log(share) for share in p if share > 0),
     }
 
 
-def compare_scores(p_1: ArrayLike, p_2: ArrayLike) -> dict[str, Floats]:
-    """Compares two answers' score distributions as independent draws, by eight statistics.
+def score_table(probabilities: ArrayLike) -> dict[str, Floats]:
+    """Return what comparisons of n distributions over K scores 0, 1, ... need, by name.
 
-    Each has shape (n,), in [-1, 1], nan for nan input: "mode", the sign of the difference of modes
-    (ties within a mode are averaged); "rounded_mean", "median" and "first_percentile" (the worst
-    case) likewise, of means rounded to whole scores, half to even; "mean", E(X1-X2) / (E|X1-X2| +
-    std(X1-X2)); "ram", the same with each mean lowered by its lower semideviation (risk-averse
-    mean); "quantile", the integral over u of the sign of Q1(u) - Q2(u); "superiority",
-    P(X1 > X2) - P(X1 < X2).
-
-    Both have shape (n, K), scores ascending.
+    "p", as given: shape (n, K >= 2), scores ascending, perhaps with nan; "below", P(X <= k), shape
+    (n, K); "distances", E|X - t| for t from 1 - K to 2 K, shape (n, 3 K); and of shape (n,), by the
+    names of `describe_scores`, "mode", "mean", "median", "first_percentile",
+    "lower_semideviation" and "variance".
 
     Raises:
-        StatisticsError: If the shapes differ, are not two-dimensional or have fewer than 2 scores.
+        StatisticsError: If the shape is another one.
     """
-    one, two = np.asarray(p_1, np.float64), np.asarray(p_2, np.float64)
-    if one.ndim != 2 or one.shape != two.shape or one.shape[1] < 2:
-        raise StatisticsError(
-            f"comparing scores needs two (n, K >= 2) arrays, got {one.shape} and {two.shape}"
-        )
-    n_scores = one.shape[1]
+    p = np.asarray(probabilities, np.float64)
+    if p.ndim != 2 or p.shape[1] < 2:
+        raise StatisticsError(f"comparing scores needs (n, K >= 2), got {p.shape}")
+    n_scores = p.shape[1]
     # Whole scores are added up without rounding, so that equal modes and medians are ties.
-    whole = np.arange(float(n_scores))
-    at_1, at_2 = summarise_scores(one, whole), summarise_scores(two, whole)
-    support = whole / (n_scores - 1)
-    first, second = summarise_scores(one, support), summarise_scores(two, support)
-    joint = one[:, :, None] * two[:, None, :]
-    gaps = support[:, None] - support[None, :]
-    std = np.sqrt(first["variance"] + second["variance"])
-    raw = first["mean"] - second["mean"]
-    risk = first["lower_semideviation"] - second["lower_semideviation"]
-    shifted = np.abs(gaps - risk[:, None, None])
-    worst = _quantile(one, support, 0.01) - _quantile(two, support, 0.01)
-    found = {
-        "mode": np.sign(at_1["mode"] - at_2["mode"]),
-        "rounded_mean": np.sign(np.rint(at_1["mean"]) - np.rint(at_2["mean"])),
-        "median": np.sign(at_1["median"] - at_2["median"]),
-        "first_percentile": np.sign(worst),
-        "mean": _scaled(raw, (joint * np.abs(gaps)).sum(axis=(1, 2)) + std),
-        "ram": _scaled(raw - risk, (joint * shifted).sum(axis=(1, 2)) + std),
-        "quantile": _quantile_dominance(one, two),
-        "superiority": (joint * np.sign(gaps)).sum(axis=(1, 2)),
+    scores = np.arange(float(n_scores))
+    below = np.cumsum(p, axis=1)
+    top = p == p.max(axis=1, keepdims=True)
+    mean = p @ scores
+    deviation = scores - mean[:, None]
+    square = deviation**2
+    variance = np.einsum("nk,nk->n", p, square)
+    np.minimum(deviation, 0.0, out=deviation)
+    lower = np.einsum("nk,nk,nk->n", p, deviation, deviation)
+    # One step up, the distance grows by the probability that lies below, and falls by the rest.
+    distances = np.ones((len(p), 3 * n_scores))
+    distances[:, 0] = mean + n_scores - 1.0
+    distances[:, 1:n_scores] = -1.0
+    distances[:, n_scores : 2 * n_scores - 1] = 2.0 * below[:, :-1] - 1.0
+    np.cumsum(distances, axis=1, out=distances)
+    return {
+        "p": p,
+        "below": below,
+        "distances": distances,
+        "mode": (top @ scores) / np.maximum(top.sum(axis=1), 1),
+        "mean": mean,
+        "median": _first_above(below, 0.5),
+        "first_percentile": _first_above(below, 0.01),
+        "lower_semideviation": np.sqrt(lower),
+        "variance": variance,
     }
-    missing = np.isnan(one).any(axis=1) | np.isnan(two).any(axis=1)
+
+
+def compare_scores(table: Mapping[str, Floats], first: Ints, second: Ints) -> dict[str, Floats]:
+    """Compares two answers' score distributions as independent draws, by eight statistics.
+
+    `first` and `second` are their places in the table, shape (n,). Each has shape (n,), in [-1, 1],
+    nan for nan input: "mode", the sign of the difference of modes (ties within a mode are
+    averaged); "rounded_mean", "median" and "first_percentile" (the worst case) likewise, of means
+    rounded to whole scores, half to even; "mean", E(X1-X2) / (E|X1-X2| + std(X1-X2)); "ram", the
+    same with each mean lowered by its lower semideviation (risk-averse mean); "quantile", the
+    integral over u of the sign of Q1(u) - Q2(u); "superiority", P(X1 > X2) - P(X1 < X2).
+
+    All take time proportional to K.
+    """
+    n_scores = table["p"].shape[1]
+    support = n_scores - 1
+
+    def less(column: Floats) -> Floats:
+        result: Floats = column[first] - column[second]
+        return result
+
+    p_1, p_2, below_1, below_2 = (
+        column[at] for column in (table["p"], table["below"]) for at in (first, second)
+    )
+    raw, risk = less(table["mean"]), less(table["lower_semideviation"])
+    std = np.sqrt(table["variance"][first] + table["variance"][second])
+    # E|X1 - X2 - shift| is linear between two whole shifts, here 0, and those around `risk`.
+    whole = np.floor(np.nan_to_num(risk))
+    windows = sliding_window_view(table["distances"], n_scores + 1, axis=1)
+    shifted = windows[first, whole.astype(np.int64) + support]
+    spread = _dot(p_2, table["distances"][first, support : -n_scores - 1])
+    low, high = _dot(p_2, shifted[:, :-1]), _dot(p_2, shifted[:, 1:])
+    lowered = low + (risk - whole) * (high - low)
+    found = {
+        "mode": np.sign(less(table["mode"])),
+        "rounded_mean": np.sign(less(np.rint(table["mean"]))),
+        "median": np.sign(less(table["median"])),
+        "first_percentile": np.sign(less(table["first_percentile"])),
+        "mean": _scaled(raw, spread + std, support),
+        "ram": _scaled(raw - risk, lowered + std, support),
+        "quantile": _higher_quantiles(below_1, below_2) - _higher_quantiles(below_2, below_1),
+        "superiority": _dot(p_1[:, 1:], below_2[:, :-1]) - _dot(p_2[:, 1:], below_1[:, :-1]),
+    }
+    missing = np.isnan(raw)
     return {name: np.where(missing, np.nan, values) for name, values in found.items()}
 
 
-def _quantile(p: Floats, values: Floats, level: float) -> Floats:
-    """The first value whose cumulative probability exceeds `level`, shape (n,)."""
-    above = np.cumsum(p, axis=1) > level + QUANTILE_TOLERANCE
-    result: Floats = values[above.argmax(axis=1)]
+def _dot(one: Floats, two: Floats) -> Floats:
+    result: Floats = np.einsum("nk,nk->n", one, two)
     return result
 
 
-def _first_above(p: Sequence[float], scores: Sequence[int], level: float) -> int:
+def _first_above(below: Floats, level: float) -> Floats:
+    """The first score whose cumulative probability exceeds `level`, shape (n,)."""
+    result: Floats = (below > level + QUANTILE_TOLERANCE).argmax(axis=1).astype(np.float64)
+    return result
+
+
+def _first_of_one(p: Sequence[float], scores: Sequence[int], level: float) -> int:
     total = 0.0
     for share, score in zip(p, scores, strict=True):
         total += share
@@ -154,19 +170,20 @@ def _first_above(p: Sequence[float], scores: Sequence[int], level: float) -> int
     return scores[-1]
 
 
-def _scaled(difference: Floats, spread: Floats) -> Floats:
-    small = spread <= SPREAD_GUARD
+def _scaled(difference: Floats, spread: Floats, support: int) -> Floats:
+    """Their ratio, of numbers on the scale of the scores; 0 for two certain scores."""
+    small = spread <= SPREAD_GUARD * support
     return np.where(small, 0.0, difference / np.where(small, 1.0, spread))
 
 
-def _quantile_dominance(one: Floats, two: Floats) -> Floats:
-    """Integral of sign(Q1 - Q2): both quantile functions are constant between the steps."""
-    steps_1 = np.minimum(np.cumsum(one, axis=1), 1.0)
-    steps_2 = np.minimum(np.cumsum(two, axis=1), 1.0)
-    edges = np.sort(np.concatenate([np.zeros((len(one), 1)), steps_1, steps_2], axis=1), axis=1)
-    widths = np.diff(edges, axis=1)
-    middles = 0.5 * (edges[:, 1:] + edges[:, :-1])
-    rank_1 = (steps_1[:, None, :] <= middles[:, :, None]).sum(axis=2)
-    rank_2 = (steps_2[:, None, :] <= middles[:, :, None]).sum(axis=2)
-    result: Floats = (widths * np.sign(rank_1 - rank_2)).sum(axis=1)
+def _higher_quantiles(below: Floats, other: Floats) -> Floats:
+    """Share of u at which the first quantile function is above the other, shape (n,).
+
+    Both are given by P(X <= k), shape (n, K): where the other is k, the first is above it for u
+    over its own P(X <= k).
+    """
+    begins = below.copy()
+    np.maximum(below[:, 1:], other[:, :-1], out=begins[:, 1:])
+    np.subtract(other, begins, out=begins)
+    result: Floats = np.maximum(begins, 0.0, out=begins).sum(axis=1)
     return result

@@ -20,7 +20,6 @@ from orchestrator.plugin import (
     Method,
     MethodSettings,
     ModelName,
-    Row,
     Sampling,
     Settings,
     Stage,
@@ -61,11 +60,6 @@ _Temperature = Annotated[float, Field(ge=0)]
 def pairs_by_judge(candidates: Sequence[str], judges: Sequence[str]) -> list[Combination]:
     """Every pair of candidates with every judge, a judge's pairs together."""
     return [Combination(pair, judge) for judge in judges for pair in combinations(candidates, 2)]
-
-
-def blank_row(columns: Mapping[str, str]) -> Row:
-    """Return a row in which every column is undefined, for methods that fill in some of them."""
-    return dict.fromkeys(columns)
 
 
 class Drawing(Settings):

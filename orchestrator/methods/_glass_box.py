@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.judgment import glass_box as features
 from orchestrator.judgment.glass_box import ORIENTATION, entropy_bounds
-from orchestrator.methods._drawing import Drawing, OfAnswersSettings, Turn, blank_row
+from orchestrator.methods._drawing import Drawing, OfAnswersSettings, Turn
 from orchestrator.numbers import finite
 from orchestrator.plugin import Generation, ModelName, Row, Scored, Settings
 from orchestrator.prompts.glass_box import SYSTEM_POOL
@@ -65,7 +65,7 @@ def of_draw(drawn: Generation) -> Observed:
 def begun_row(columns: Mapping[str, str], turn: Turn, observe: str) -> Row:
     """Return a row of a turn's answer; empty answers have no tokens, and nothing to observe."""
     row: Row = {
-        **blank_row(columns),
+        **dict.fromkeys(columns),
         "turn": turn.number,
         "answer": turn.answer.text,
         "truncated": turn.answer.finish_reason == "length",
@@ -76,31 +76,14 @@ def begun_row(columns: Mapping[str, str], turn: Turn, observe: str) -> Row:
     return row
 
 
-def token_values(seen: Observed) -> Values:
-    """SentProb in its forms, and Softmax-Var as the paper's formula and prose have it."""
-    if seen.logprobs is None:
-        return dict.fromkeys(OF_TOKENS)
-    lp = seen.logprobs.astype(np.float64)
-    return {
-        "mean_logprob": finite(features.mean_logprob(lp)),
-        "sum_logprob": finite(features.sum_logprob(lp)),
-        "sentence_prob": finite(features.sentence_prob(lp)),
-        "token_logprob_var": finite(features.token_logprob_var(lp)),
-        "token_prob_var": finite(features.token_prob_var(lp)),
-    }
-
-
-def vocabulary_values(seen: Observed) -> Values:
-    """Softmax-Ent as printed, and the two features of the whole vocabulary, aligned."""
-    given = seen.features
-    if not set(VOCABULARY) <= given.keys():
-        return dict.fromkeys(OF_VOCABULARY)
-    return _means(OF_VOCABULARY, given)
-
-
-def _means(names: Iterable[str], given: Mapping[str, FloatArray]) -> Values:
-    of = features.MEANS_OVER_TOKENS
-    return {name: finite(features.mean_over_tokens(given[of[name]])) for name in names}
+def values_of(names: Iterable[str], seen: Observed) -> Values:
+    """Return features by name; None for those whose tokens or whose pass were not observed."""
+    found: Values = {}
+    for name in names:
+        feature, formula = features.FORMULAS[name]
+        given = seen.features.get(feature) if feature else seen.logprobs
+        found[name] = None if given is None else finite(formula(given))
+    return found
 
 
 def bound_values(seen: Observed, vocabulary: int | None) -> Values:
@@ -114,28 +97,12 @@ def bound_values(seen: Observed, vocabulary: int | None) -> Values:
     }
 
 
-def attention_values(seen: Observed) -> Values:
-    """AttnEnt-Min and AttnEnt-Avg."""
-    by_head = seen.features.get("attention_entropy")
-    if by_head is None:
-        return dict.fromkeys(OF_ATTENTION)
-    return {
-        "attention_entropy_min": finite(features.attention_entropy_min(by_head)),
-        "attention_entropy_avg": finite(features.attention_entropy_avg(by_head)),
-    }
-
-
-def code_values(scored: Scored) -> Values:
-    """The released code's three numbers, from a score that includes the end of the turn."""
-    return _means(OF_CODE, scored.features or {})
-
-
 def ensemble_values(kind: str, passes: Iterable[Observed]) -> Values:
     """Unt-Exp and Unt-Var of SP: as mean log-probability, its exponential, and the product.
 
     The product is SentProb as printed, prod_t p(y_t).
     """
-    given = [token_values(seen) for seen in passes]
+    given = [values_of(("mean_logprob", "sentence_prob"), seen) for seen in passes]
     known_ones = [one for one in given if one["mean_logprob"] is not None]
     means, products = (
         np.array([one[name] for one in known_ones], dtype=np.float64)
@@ -267,10 +234,10 @@ class Config(OfAnswersSettings):
         False,  # noqa: FBT003
         description="Also report features minus those of the reference answer.",
     )
-    illustration: Literal["own", "other"] | bool = Field(
+    illustration: Literal["own"] | bool = Field(
         False,  # noqa: FBT003
-        description="Also with an example before the prompt. own (or true): the item's own "
-        "question and reference, as in the paper; other: another item's.",
+        description="own (or true): also with the item's own question and reference before the "
+        "prompt, as in the paper.",
     )
     augmented: tuple[str, ...] = Field(
         ("mean_logprob", "softmax_entropy", "vocab_logprob_var"),
@@ -301,9 +268,11 @@ class Config(OfAnswersSettings):
             raise ValueError(f"unknown feature {', '.join(unknown)}; available: {there}")
         return value
 
-    @field_validator("illustration")
+    @field_validator("illustration", mode="before")
     @classmethod
-    def _the_papers(cls, value: str | bool) -> str | bool:  # noqa: FBT001 (as written)
+    def _the_papers(cls, value: object) -> object:
+        if value == "other":
+            raise ValueError("another item's example lost the features' sign, and was removed; own")
         return "own" if value is True else value
 
     @model_validator(mode="after")

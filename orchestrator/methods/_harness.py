@@ -20,7 +20,6 @@ from orchestrator.methods._drawing import (
     OfAnswers,
     OfAnswersSettings,
     Turn,
-    blank_row,
     converse,
     pairs_by_judge,
     questions,
@@ -338,7 +337,7 @@ def _rating_row(number: int, form: Format, verdict: Verdict) -> Row:
     seen = verdict.distribution
     p = None if seen is None else seen.probabilities
     return {
-        **blank_row(HarnessJudge.columns),
+        **dict.fromkeys(HarnessJudge.columns),
         "turn": number,
         "rating": verdict.value,
         "parsed": verdict.parsed,
@@ -362,7 +361,7 @@ def _winner_row(number: int, form: Format, ab: Verdict, ba: Verdict) -> Row:
     seen = [verdict.distribution for verdict in (ab, ba) if verdict.distribution is not None]
     failed = next((verdict for verdict in (ab, ba) if not verdict.counts), ab)
     return {
-        **blank_row(HarnessJudge.columns),
+        **dict.fromkeys(HarnessJudge.columns),
         "turn": number,
         "winner": two_games(one, two),
         "winner_ab": one,

@@ -85,19 +85,6 @@ def refuse_alike(labels: Sequence[Label]) -> None:
                 )
 
 
-def levels_of(probabilities: Sequence[float], labels: Sequence[OwnLabel]) -> tuple[float, ...]:
-    """Return probabilities of levels: those of labels with equal values are summed.
-
-    Labels run from the first answer better to the second. Returns 2h+1 probabilities, where h is
-    the highest value; 0 on a level that no label has.
-    """
-    half = labels[0].value
-    found = [0.0] * (2 * half + 1)
-    for p, label in zip(probabilities, labels, strict=True):
-        found[half - label.value] += p
-    return tuple(found)
-
-
 GradeLabels = Annotated[
     tuple[OwnLabel, ...] | None,
     Field(
@@ -176,6 +163,16 @@ class Grades(NamedTuple):
         refuse_alike(self.spelled())
 
 
+def levels_of(probabilities: Sequence[float], labels: tuple[OwnLabel, ...]) -> tuple[float, ...]:
+    """Return probabilities of levels: those of labels with equal values are summed.
+
+    Labels run from the first answer better to the second. Returns 2h+1 probabilities, where h is
+    the highest value; 0 on a level that no label has.
+    """
+    half = labels[0].value
+    return Grades((-half, half), labels).over_scale(probabilities)[::-1]
+
+
 def spanned(data: Any) -> Any:  # noqa: ANN401 (of a recipe)
     """Settings whose `scale` goes from the lowest value of their `labels` to the highest."""
     entries = data.get("labels") if isinstance(data, dict) else None
@@ -192,12 +189,11 @@ def check_shown(
     template: str,
     fields: Mapping[str, str],
     labels: Sequence[Label],
-    elsewhere: Sequence[str] | None = None,
+    elsewhere: Sequence[str],
 ) -> None:
     """Refuse a prompt that shows none of the labels: the judge could only guess their form.
 
-    `elsewhere` are other texts that the judge is shown, the first its system prompt; None where a
-    method has no such settings.
+    `elsewhere` are other texts that the judge is shown, the first its system prompt.
 
     Raises:
         ValueError: If none of these texts shows a label.
@@ -207,14 +203,13 @@ def check_shown(
     except PromptError:
         # It depends on what an item holds; the judge's coverage will tell.
         return
-    texts = (shown, *(elsewhere or ()))
+    texts = (shown, *elsewhere)
     forms = [_as_a_word(form.strip()) for label in labels for form in label.spellings]
     if labels and not any(form.search(text) for text in texts for form in forms):
         names = ", ".join(label.name for label in labels[:5])
-        where = "in it" if elsewhere is None else "in it, or in `system`"
         raise ValueError(
             f"the template shows none of the labels ({names}{', …' if labels[5:] else ''}); name "
-            f"them {where}"
+            "them in it, or in `system`"
         )
 
 

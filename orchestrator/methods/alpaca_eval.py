@@ -29,7 +29,6 @@ from orchestrator.methods._drawing import (
     OfAnswers,
     OfAnswersSettings,
     Turn,
-    blank_row,
     converse,
     questions,
     with_baseline,
@@ -206,22 +205,15 @@ class AlpacaEval(OfAnswers[Config]):
 
     def identify(self, unit: Unit) -> Row:
         """Item, category, judge, model and baseline."""
-        return {
-            "item": unit.item.key,
-            "category": unit.item.category,
-            "judge": unit.judge,
-            "model": unit.models[0],
-            "baseline": unit.models[1],
-        }
+        return {**super().identify(unit), "baseline": unit.models[1]}
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """One preference a turn, of the conversations up to it."""
         turns = await converse(unit.item, unit.models, ask, self.config.answer)
         rows = []
         for n, (model, baseline) in enumerate(turns, 1):
-            row = {
-                **blank_row(AlpacaEval.columns),
-                **self.identify(unit),
+            row: Row = {
+                **dict.fromkeys(AlpacaEval.columns),
                 "turn": n,
                 "same_text": model.answer.text == baseline.answer.text,
                 "n_characters": len(model.answer.text),

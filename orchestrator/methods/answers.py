@@ -52,13 +52,8 @@ class Answers(Method[AnswersConfig]):
 
     def identify(self, unit: Unit) -> Row:
         """Item, category and model."""
-        return {
-            "item": unit.item.key,
-            "category": unit.item.category,
-            "model": unit.models[0],
-            "prompt": unit.item.prompt,
-            "reference": unit.item.reference,
-        }
+        shown = {"prompt": unit.item.prompt, "reference": unit.item.reference}
+        return {**super().identify(unit), **shown}
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """The model's answer as a row, one a turn."""

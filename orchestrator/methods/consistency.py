@@ -20,7 +20,7 @@ from pydantic import Field
 from orchestrator.contracts.settings import Similarity, comparer_name
 from orchestrator.contracts.settings import comparers as named_comparers
 from orchestrator.judgment.similarity import f_beta_scores, token_f1
-from orchestrator.methods._drawing import Drawing, OfAnswers, OfAnswersSettings, blank_row
+from orchestrator.methods._drawing import Drawing, OfAnswers, OfAnswersSettings
 from orchestrator.plugin import (
     Ask,
     Columns,
@@ -118,7 +118,7 @@ class Consistency(OfAnswers[Config]):
         rows: list[Row] = []
         for again, other in enumerate(texts[1:], 1):
             row: Row = {
-                **blank_row(self.columns),
+                **dict.fromkeys(self.columns),
                 "turn": 1,
                 "again": again,
                 "answer": texts[0],

@@ -39,15 +39,12 @@ from orchestrator.methods._glass_box import (
     DecodingEnsemble,
     Observed,
     PromptEnsemble,
-    Values,
     orientation,
 )
 from orchestrator.plugin import (
     Ask,
-    AskFailed,
     Columns,
     Combination,
-    Failure,
     GenerateAsk,
     Generation,
     Message,
@@ -104,11 +101,6 @@ class GlassBox(OfAnswers[Config]):
         )
 
     @property
-    def demonstrates(self) -> bool:
-        """Return True if a unit needs another item with its reference."""
-        return self.config.illustration == "other"
-
-    @property
     def scores(self) -> dict[str, int]:
         """The columns that these settings fill and that say how good an answer is."""
         config = self.config
@@ -151,12 +143,7 @@ class GlassBox(OfAnswers[Config]):
 
     def identify(self, unit: Unit) -> Row:
         """Item, category, model and who reads its answers."""
-        return {
-            "item": unit.item.key,
-            "category": unit.item.category,
-            "model": unit.models[0],
-            "scorer": _scorer(unit),
-        }
+        return {**super().identify(unit), "scorer": _scorer(unit)}
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """The features of the model's answer, one row a turn."""
@@ -203,16 +190,17 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
     seen = values.of_score(got["answer"][0]) if got["answer"] else values.of_draw(answer)
     found = _of_answer(seen, config)
     if got["code"]:
-        found |= values.code_values(got["code"][0])
+        found |= values.values_of(values.OF_CODE, values.of_score(got["code"][0]))
     if got["illustration"]:
-        other = unit.demonstration if config.illustration == "other" else None
-        found["demonstration"] = (other or unit.item).key
-        shown = _augmented(values.of_score(got["illustration"][0]), config)
+        found["demonstration"] = unit.item.key
+        shown = values.values_of(config.augmented, values.of_score(got["illustration"][0]))
         found |= {f"illustrated_{name}": value for name, value in shown.items()}
     if got["reference"]:
         reference = values.of_score(got["reference"][0])
         printed = values.sent_prob_ref(reference)
-        found |= values.calibrated_values(found, _augmented(reference, config), printed)
+        found |= values.calibrated_values(
+            found, values.values_of(config.augmented, reference), printed
+        )
     if got["draws"]:
         passes = await _passes(unit, ask, [turn.messages] * len(got["draws"]), got["draws"])
         found |= values.ensemble_values("decoding", passes)
@@ -273,7 +261,7 @@ def _asks(
 
 
 def _of_answer(seen: Observed, config: Config) -> dict[str, Any]:
-    tokens = values.token_values(seen)
+    tokens = values.values_of((*values.AUGMENTABLE, *values.OF_ATTENTION), seen)
     undefined = seen.why or None
     if not undefined and tokens["mean_logprob"] is None:
         undefined = "a token has no finite log-probability"
@@ -281,9 +269,7 @@ def _of_answer(seen: Observed, config: Config) -> dict[str, Any]:
         "n_tokens": None if seen.logprobs is None else len(seen.logprobs),
         "undefined": undefined,
         **tokens,
-        **values.vocabulary_values(seen),
         **values.bound_values(seen, config.vocabulary_size),
-        **values.attention_values(seen),
     }
 
 
@@ -331,15 +317,10 @@ def _example(unit: Unit, turn: Turn, config: Config) -> Messages | None:
     """Return the messages that illustrate the task before the conversation; None for none.
 
     The item's own questions with their references, up to this turn (section 3.1 of the paper, which
-    has one turn); nothing where a turn has none. Or another item's.
+    has one turn); nothing where a turn has none.
     """
     if not config.illustration:
         return None
-    if config.illustration == "other":
-        other = unit.demonstration
-        if other is None or other.reference is None:
-            raise AskFailed(Failure("bad_item", "no other item has a reference", permanent=True))
-        return (*_spoken(other.messages), Message("assistant", other.reference))
     item = unit.item
     asked = [_spoken(item.messages), *((Message("user", text),) for text in item.followups)]
     shown: list[Message] = []
@@ -357,9 +338,3 @@ def _spoken(messages: Messages) -> Messages:
 
 def _scorer(unit: Unit) -> str:
     return unit.judge or unit.models[0]
-
-
-def _augmented(seen: Observed, config: Config) -> Values:
-    """The features that are illustrated and calibrated."""
-    found = {**values.token_values(seen), **values.vocabulary_values(seen)}
-    return {name: found[name] for name in config.augmented}

@@ -26,7 +26,7 @@ from pydantic import (
 
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import pairwise_ranking
-from orchestrator.methods._drawing import Drawing, OfAnswers, Turn, blank_row
+from orchestrator.methods._drawing import Drawing, OfAnswers, Turn
 from orchestrator.methods._judging import (
     checked_prompt,
     judge_prompts,
@@ -165,8 +165,7 @@ class JudgedRewrites(OfAnswers[Config]):
         judged = await _judge(unit, ask, turns, copies, config.judging())
         return [
             {
-                **blank_row(JudgedRewrites.columns),
-                **self.identify(unit),
+                **dict.fromkeys(JudgedRewrites.columns),
                 "turn": turn.number,
                 "answer": turn.answer.text,
                 "rewriting": copy.text,

@@ -71,7 +71,7 @@ def verdicts_of(chosen: LabelSet | Sequence[OwnLabel]) -> tuple[Label, ...]:
 def check_labels(
     chosen: LabelSet | Sequence[OwnLabel],
     prompt: Mapping[str, str],
-    elsewhere: Sequence[str] | None = None,
+    elsewhere: Sequence[str],
 ) -> None:
     """Check labels of a comparison, and that the judge is shown them.
 

@@ -131,7 +131,7 @@ class PeerElo(OfAnswers[Config]):
 
     def identify(self, unit: Unit) -> Row:
         """Item, category and what compares the answers."""
-        return {"item": unit.item.key, "category": unit.item.category, "similarity": unit.judge}
+        return {**super().identify(unit), "similarity": unit.judge}
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """All votes of all turns: one row a pair of answers."""

@@ -154,7 +154,7 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
         hint = hint or (
             f"; did you mean {near[0]!r}?" if near else f"; available: {', '.join(known)}"
         )
-        raise PluginError(f"no {word_of(family)} of kind {kind!r}{hint}")
+        raise PluginError(f"no {WORDS[family]} of kind {kind!r}{hint}")
     if not by_path.is_file(kind):
         module, _, chosen = kind.partition(":")
         parts = [*module.split("."), *([chosen] if ":" in kind else [])]
@@ -236,7 +236,7 @@ def _warn_of_shadowed(family: str, kind: str) -> None:
             _log.warning(
                 "the %s %r of %s is not used because orchestrator has one of this name; use "
                 "the name of its module, %r",
-                word_of(family), kind, package_of(point), point.value,
+                WORDS[family], kind, package_of(point), point.value,
             )  # fmt: skip
 
 
@@ -250,7 +250,7 @@ def _installed_one(family: str, kind: str) -> EntryPoint | None:
     if len(points) > 1:
         packages = " and ".join(map(package_of, points))
         raise PluginError(
-            f"the {word_of(family)} {kind!r} is in {packages}; uninstall one of them, or name its "
+            f"the {WORDS[family]} {kind!r} is in {packages}; uninstall one of them, or name its "
             f"module ({' or '.join(repr(point.value) for point in points)})"
         )
     return points[0] if points else None
@@ -304,11 +304,6 @@ def class_in(module: ModuleType, base: type[T], name: str = "") -> type[T]:
 
 def _said(base: type) -> str:
     return f"orchestrator.plugin.{base.__name__}"
-
-
-def word_of(family: str) -> str:
-    """Return what a plug-in of a family is called."""
-    return WORDS.get(family, family)
 
 
 def place_of(module: ModuleType) -> str:

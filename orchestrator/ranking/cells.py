@@ -1,16 +1,18 @@
 """Means of a frame's rows as cells, with intervals, and paired differences between models."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from orchestrator import plugins
 from orchestrator.clusters import CLUSTER, OVER, Clusters, codes, counted, prompt_words
-from orchestrator.contracts.context import Context
+from orchestrator.contracts.context import Context, Source
 from orchestrator.numbers import finite
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bounded_mean import difference_ends
@@ -18,10 +20,10 @@ from orchestrator.statistics.means import (
     PairedDifference,
     clustered_mean,
     clustered_share,
+    decided_together,
     paired_difference,
 )
-from orchestrator.statistics.multiple import adjusted
-from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured, with_interval
+from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured
 
 METHODS = (
     "intervals are over prompts: shares by Gaffke's test of a bounded mean, other means by the "
@@ -29,13 +31,22 @@ METHODS = (
 )
 
 
-def numbered(context: Context, columns: Sequence[str]) -> pl.DataFrame:
-    """Return rows of the context's first method with numbers for items, clusters and prompts.
+def given(context: Context, source: Source, columns: Sequence[str] | None) -> pl.DataFrame:
+    """Return what the summary of a method is given of its rows: texts only those from outside."""
+    if source.kind not in plugins.kinds(plugins.METHODS):
+        return context.rows_of(source, columns)
+    return numbered(msgspec.structs.replace(context, name=source.name, sources=[source]), columns)
+
+
+def numbered(context: Context, columns: Sequence[str] | None, **made: pl.Expr) -> pl.DataFrame:
+    """Return rows of the method of a context with numbers for items, clusters and prompts.
 
     Numbers follow the order of names, and other texts are categories: rows are read in slices, and
-    sorted, joined and counted in a fraction of the time and memory of texts.
+    sorted, joined and counted in a fraction of the time and memory of texts. `made` are further
+    columns, which are made while rows are read: of lists and texts.
     """
-    rows = context.categories_of(context.sources[0], columns)
+    (source,) = (one for one in context.sources if one.name == context.name)
+    rows = context.categories_of(source, columns, **made)
     if "item" not in rows.columns:
         return rows
     return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))
@@ -52,6 +63,16 @@ def numbers_of(items: pl.Series, clusters: Clusters, names: Sequence[str] = OVER
         of_place[at] = codes(found[name]) + 1
         numbers.append(pl.Series(name, of_place).gather(places))
     return pl.DataFrame(numbers)
+
+
+def groups(rows: pl.DataFrame, *by: str) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
+    """Yield each combination of values, in the order of the rows, with its rows.
+
+    One is held at a time: all groups together would be all rows once more.
+    """
+    for names in rows.select(by).unique(maintain_order=True).iter_rows():
+        alike = (pl.col(one).eq_missing(name) for one, name in zip(by, names, strict=True))
+        yield names, rows.filter(*alike)
 
 
 def good_rows(rows: pl.DataFrame) -> pl.DataFrame:
@@ -85,6 +106,27 @@ def basis_of(rows: pl.DataFrame) -> str:
 def prompts_of(rows: pl.DataFrame) -> NDArray[np.int64]:
     """The cluster of each row as a number: what intervals are over, shape (n,)."""
     return codes(rows[CLUSTER])
+
+
+def plain_mean(values: pl.Series) -> float | None:
+    """Return the mean, with no interval: it describes what was read and compares no models."""
+    found = values.cast(pl.Float64).mean()
+    return found if isinstance(found, float) else None
+
+
+def means_by_model(
+    rows: pl.DataFrame, oriented: Mapping[str, int], confidence_level: float
+) -> list[list[Cell]]:
+    """Return lines of model, column, sign of what is better, mean, known and undefined values."""
+    signs = {1: "+", -1: "-"}
+    lines: list[list[Cell]] = []
+    for (model,), group in groups(rows, "model"):
+        good = good_rows(group)
+        for name, better in oriented.items():
+            undefined, mean = good[name].null_count(), mean_of(good, pl.col(name), confidence_level)
+            known = len(good) - undefined
+            lines.append([model, name, signs.get(better, ""), mean, known, undefined])
+    return lines
 
 
 def share_of(rows: pl.DataFrame, flag: pl.Expr, confidence_level: float) -> Measured:
@@ -171,20 +213,16 @@ def _pairs(
         _upwards(means, first, second, clusters, reach)
         for first, second in combinations(range(len(models)), 2)
     ]
-    p_values = np.array([one.p_value() for _, _, one in found], np.float64)
-    together = adjusted(p_values, 1.0 - level)
-    for at, (higher, lower, one) in enumerate(found):
-        error = float(together.errors[at])
-        # Without a test, any level gives the reason why there is no interval.
-        interval = one.interval(0.5 if math.isnan(error) else 1.0 - error)
+    together = decided_together([one for _, _, one in found], level)
+    for (higher, lower, _), decided in zip(found, together, strict=True):
         yield ModelPair(
             higher=models[higher],
             lower=models[lower],
-            difference=with_interval(finite(one.value), interval, one.n),
-            p_value=finite(p_values[at]),
-            adjusted_p=finite(together.p_values[at]),
-            resolvable=bool(together.is_resolved[at]),
-            level=finite(1.0 - error),
+            difference=measured(decided.estimate),
+            p_value=finite(decided.p_value),
+            adjusted_p=finite(decided.adjusted_p),
+            resolvable=decided.is_resolved,
+            level=finite(decided.level),
         )
 
 

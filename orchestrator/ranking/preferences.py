@@ -6,20 +6,21 @@ better, but `SCORES`, which is a difference of scores. A decision is the sign of
 1e-9 of 0 is a tie.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
-from typing import Final
+from itertools import chain, combinations
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
-from orchestrator.judgment.pointwise import compare_scores
-from orchestrator.ranking.cells import numbers_of
+from orchestrator.judgment.pointwise import compare_scores, score_table
+from orchestrator.ranking.cells import numbered, numbers_of, order_words
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, davidson
+from orchestrator.statistics.means import levelled
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.tables import Cell, Measured, Table, make_table, table_columns
@@ -199,13 +200,11 @@ def judged_rows(
     return rows.with_columns(tied.alias(TIED)).drop(_VERDICTS, strict=False)
 
 
-def preferences(rows: pl.DataFrame, *, as_decisions: bool = False) -> Preferences:
-    """Preferences of the rows of a pointwise or of a pairwise method.
-
-    With `as_decisions` the estimators of pointwise rows are their signs, a byte each.
-    """
+def preferences(rows: pl.DataFrame) -> Preferences:
+    """Preferences of the rows of a pointwise or of a pairwise method."""
     if "model" in rows.columns:
-        return _from_scores(rows, as_decisions=as_decisions)
+        ok = (rows["status"] == "ok").fill_null(value=False)
+        return _from_scores(rows, [rows["p"].filter(ok)])
     if "traces" in rows.columns:
         rows = _with_traces(rows)
     known: list[str] = [name for name in PAIRWISE if name in rows.columns]
@@ -249,75 +248,114 @@ def _with_traces(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(margin=pl.Series(found[0]), davidson=pl.Series(found[1]))
 
 
-def _from_scores(rows: pl.DataFrame, *, as_decisions: bool) -> Preferences:
-    """Every two models that one judge rated on the same turn of an item."""
+def decisions_of(context: Context) -> Preferences:
+    """Preferences of a pointwise method, the estimators as their signs, a byte each.
+
+    Distributions are read in slices, and held as far as a pair waits for its other side.
+    """
+    rows = numbered(context, ("item", "model", "judge", "turn", "status"))
+    parts = context.slices_of(context.sources[0], ("status", "p"))
+    ok = pl.col("status") == "ok"
+    return _from_scores(rows, (part.filter(ok)["p"] for part in parts), as_decisions=True)
+
+
+def _from_scores(
+    rows: pl.DataFrame, distributions: Iterable[pl.Series], *, as_decisions: bool = False
+) -> Preferences:
+    """Every two models that one judge rated on the same turn of an item.
+
+    `distributions` are those of the rows that did not fail, in their order. With `as_decisions`
+    there is only what tables of this module need.
+    """
     models = rows["model"].unique(maintain_order=True).to_list()
     keys = ["item", "turn", "judge"]
+    others = [] if as_decisions else ["category", "coverage"]
     ok = (rows["status"] == "ok").fill_null(value=False)
-    told = rows.select(*keys, *OVER, "category", "model", "coverage").filter(ok)
-    told = told.with_row_index("at")
-    scores, parts = _matrix(rows["p"].filter(ok)), []
-    for a, b in combinations(models, 2):
-        other = told.filter(pl.col("model") == b)
-        paired = (
-            told.filter(pl.col("model") == a)
-            .rename({"model": "model_a"})
-            .join(
-                other.select(*keys, at_b="at", model_b="model", coverage_b="coverage"),
-                on=keys,
-                maintain_order="left",
-            )
+    told = rows.select(*keys, *OVER, *others, "model").filter(ok).with_row_index("at")
+    parts = [
+        told.filter(pl.col("model") == a)
+        .rename({"model": "model_a"})
+        .join(
+            told.filter(pl.col("model") == b).select(
+                *keys, at_b="at", model_b="model", **{f"{name}_b": name for name in others}
+            ),
+            on=keys,
+            maintain_order="left",
         )
-        # Of a million rows all pairs at once would be some hundred megabytes.
-        if len(paired):
-            parts.append(_compared(paired, scores, as_decisions=as_decisions))
-    if not parts:
+        for a, b in combinations(models, 2)
+    ]
+    n_pairs = _n_items(rows) * len(parts)
+    pairs = pl.concat(parts) if parts else told.clear()
+    if pairs.is_empty():
         names = (*UNIT, "category", SOFT, TIED, *POINTWISE)
         empty = pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
-        return Preferences(empty, POINTWISE, "mean", _n_pairs(rows, models))
-    found = pl.concat(parts)
-    n_judged = _n_items(found, "model_a", "model_b")
-    return Preferences(found, POINTWISE, "mean", _n_pairs(rows, models) - n_judged)
+        return Preferences(empty, POINTWISE, "mean", n_pairs)
+    n_missing = n_pairs - _n_items(pairs, "model_a", "model_b")
+    at, at_b = pairs["at"].to_numpy(), pairs["at_b"].to_numpy()
+    found = _compared(at, at_b, distributions, as_decisions=as_decisions)
+    kept = [*OVER, "judge", "model_a", "model_b"]
+    if not as_decisions:
+        coverage = pl.min_horizontal("coverage", "coverage_b")
+        pairs = pairs.with_columns(coverage, orders=_UNKNOWN)
+        kept = [*UNIT, "category", "coverage", "orders"]
+    columns = (pl.Series(name, values) for name, values in found.items())
+    return Preferences(pairs.select(kept).with_columns(columns), POINTWISE, "mean", n_missing)
 
 
-def _compared(paired: pl.DataFrame, scores: Floats, *, as_decisions: bool) -> pl.DataFrame:
-    """The preferences of pairs whose distributions are rows of `scores`."""
-    at_a, at_b = (paired[side].to_numpy() for side in ("at", "at_b"))
-    # Each estimator, shape (n,); in chunks, since all pairs of scores are gone through.
-    step = max(1, _CELLS // scores.shape[1] ** 2)
-    kind = np.int8 if as_decisions else np.float64
-    found: dict[str, np.ndarray] = {name: np.empty(len(paired)) for name in (SOFT, TIED)}
-    found |= {name: np.empty(len(paired), kind) for name in POINTWISE}
-    same = np.empty(len(paired), np.bool_)
-    for begin in range(0, len(paired), step):
-        part = slice(begin, begin + step)
-        one_of, other = scores[at_a[part]], scores[at_b[part]]
-        for name, values in compare_scores(one_of, other).items():
-            found[name][part] = decided(values) if as_decisions else values
-            if name == "superiority":
-                # A sum of products may exceed 1 by rounding.
-                found[SOFT][part] = np.clip(0.5 + 0.5 * values, 0.0, 1.0)
-        found[TIED][part] = np.einsum("ns,ns->n", one_of, other)
-        # Equal answers make equal prompts, which are asked once: their readings are the same.
-        same[part] = ((one_of == other) | (np.isnan(one_of) & np.isnan(other))).all(axis=1)
-    return paired.select(
-        *UNIT,
-        "category",
-        coverage=pl.min_horizontal("coverage", "coverage_b"),
-        orders=_UNKNOWN,
-    ).with_columns(
-        pl.Series("same_text", same), *(pl.Series(name, values) for name, values in found.items())
-    )
+def _compared(
+    first: Ints, second: Ints, distributions: Iterable[pl.Series], *, as_decisions: bool
+) -> dict[str, np.ndarray]:
+    """The preferences of pairs of distributions, given by their places.
+
+    A distribution is held from where it stands to the last of its pairs.
+    """
+    kinds: dict[str, type] = {SOFT: np.float64}
+    kinds |= dict.fromkeys(POINTWISE, np.int8 if as_decisions else np.float64)
+    kinds |= {} if as_decisions else {TIED: np.float64, "same_text": np.bool_}
+    found: dict[str, Any] = {name: np.empty(len(first), of) for name, of in kinds.items()}
+    ready = np.maximum(first, second)
+    order = np.argsort(ready, kind="stable")
+    until = np.zeros(int(ready.max()) + 1, ready.dtype)
+    for side in (first, second):
+        np.maximum.at(until, side, ready)
+    begin = n_done = 0
+    at, held = np.zeros(0, np.int64), None
+    for part in chain.from_iterable(map(_pieces, distributions)):
+        end = begin + len(part)
+        at = np.append(at, np.arange(begin, end))
+        held = part if held is None else np.concatenate([held, part])
+        n_ready = int(np.searchsorted(ready, end, sorter=order))
+        now, n_done, begin = order[n_done:n_ready], n_ready, end
+        one, two = (np.searchsorted(at, side[now]) for side in (first, second))
+        values = compare_scores(score_table(held), one, two)
+        # A sum of products may exceed 1 by rounding.
+        values[SOFT] = np.clip(0.5 + 0.5 * values["superiority"], 0.0, 1.0)
+        if as_decisions:
+            values |= {name: decided(values[name]) for name in POINTWISE}
+        else:
+            p_1, p_2 = held[one], held[two]
+            values[TIED] = np.einsum("ns,ns->n", p_1, p_2)
+            # Equal answers make equal prompts, which are asked once: their readings are the same.
+            same = (p_1 == p_2) | (np.isnan(p_1) & np.isnan(p_2))
+            found["same_text"][now] = same.all(axis=1)
+        for name in values:
+            found[name][now] = values[name]
+        kept = until[np.minimum(at, len(until) - 1)] >= end
+        at, held = at[kept], held[kept]
+    return found
+
+
+def _pieces(lists: pl.Series) -> Iterator[Floats]:
+    """Arrays of shape (n, K) that fit into the cache of a processor."""
+    table = _matrix(lists)
+    step = max(1, _CELLS // max(1, table.shape[1]))
+    return (table[begin : begin + step] for begin in range(0, len(table), step))
 
 
 def _matrix(lists: pl.Series) -> Floats:
     """Lists of one length as an array of shape (n, length)."""
     (length,) = lists.list.len().unique().to_list() or [0]
     return lists.explode().to_numpy().reshape(len(lists), length).astype(np.float64, copy=False)
-
-
-def _n_pairs(rows: pl.DataFrame, models: Sequence[str]) -> int:
-    return _n_items(rows) * len(models) * (len(models) - 1) // 2
 
 
 def _n_items(rows: pl.DataFrame, *by: str) -> int:
@@ -343,22 +381,10 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
     rows: list[list[Cell]] = []
     for name in found.estimators:
         decisions = found.decisions(name)
-        # `a > b = c`, by mean win rate.
-        sums = sides.sums(0.5 + 0.5 * decisions)
-        rates = mean_preferences(sums, 0.95).values
-        known = [(rate, model) for rate, model in zip(rates, models, strict=True)]
-        ranked = sorted(known, key=lambda pair: (-pair[0], pair[1]))
-        words = [ranked[0][1]]
-        for (before, _), (after, model) in pairwise(ranked):
-            words += ["=" if abs(before - after) < 1e-12 else ">", model]
-        rows.append(
-            [
-                WORDS[name],
-                float((decisions == 0).mean()),
-                float((decisions == by_mean).mean()),
-                " ".join(words),
-            ]
-        )
+        rates = mean_preferences(sides.sums(0.5 + 0.5 * decisions), 0.95).values
+        order = order_words(levelled(rates, 1.0), models)
+        shares = float((decisions == 0).mean()), float((decisions == by_mean).mean())
+        rows.append([WORDS[name], *shares, order])
     return make_table(
         f"{key}.estimators",
         f"Estimators, judged by {judge}",

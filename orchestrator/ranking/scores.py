@@ -1,8 +1,9 @@
 """Scores of a run's methods in one shape, side by side, their means, and statistics of columns."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import numpy as np
@@ -12,12 +13,18 @@ from pydantic import Field
 from orchestrator import numbers
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source, answer_frames, role_slices
-from orchestrator.contracts.method import MethodSettings
-from orchestrator.contracts.summary import Statistic, Summary
+from orchestrator.contracts.method import MethodSettings, Statistic, Summary
 from orchestrator.errors import OrchestratorError, PluginError, UsageError
-from orchestrator.frames import names_of
+from orchestrator.frames import CATEGORIES, names_of
 from orchestrator.plugins.base import Settings
-from orchestrator.ranking.cells import METHODS, comparisons, mean_of, share_of, without_n
+from orchestrator.ranking.cells import (
+    METHODS,
+    comparisons,
+    mean_of,
+    numbers_of,
+    share_of,
+    without_n,
+)
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
 from orchestrator.statistics.bounded_mean import difference_ends
@@ -213,7 +220,6 @@ def _is_number(kind: pl.DataType) -> bool:
 
 GOLD: Final = "exact match"
 """Name of the score that says whether an answer equals its reference."""
-_KEYS: Final = ("item", "turn", "model")
 _PER_METHOD: Final = 3
 _MOST: Final = 14
 
@@ -224,13 +230,11 @@ class Aligned:
 
     Attributes:
         frame: Columns item, turn, model, cluster, length (characters), and the scores.
-        names: The scores, main ones of each method first.
-        gold: Whether `exact match` is among them.
+        names: The scores, main ones of each method first; `GOLD` last, if it is known and varies.
     """
 
     frame: pl.DataFrame
     names: Sequence[str]
-    gold: bool
 
     def correlation(self, one: str, two: str, level: float) -> Correlation:
         """Spearman's, over all answers, with an interval over prompts."""
@@ -247,42 +251,54 @@ class Aligned:
         return values.to_numpy().astype(np.float64)
 
 
-def align(context: Context, wanted: Mapping[str, Sequence[str]] | None = None) -> Aligned | None:
+def align(
+    context: Context,
+    wanted: Mapping[str, Sequence[str]] | None = None,
+    *,
+    needs_gold: bool = False,
+) -> Aligned | None:
     """The scores of all methods side by side.
 
-    Without `wanted`, a few main columns of each method.
+    Without `wanted`, a few main columns of each method. With `needs_gold`, None where there is
+    none.
     """
-    frame: pl.DataFrame | None = None
+    answers = _answers(context)
+    if needs_gold and (answers is None or answers[GOLD].n_unique() < 2):
+        return None
+    frame = pl.DataFrame(schema=dict.fromkeys(KEYS, pl.Null))
     names: list[str] = []
     for source in context.sources:
         columns = list(source.scores)[:_PER_METHOD] if wanted is None else wanted.get(source.name)
+        rows = pl.DataFrame()
         for column in columns or ():
-            try:
-                found = score(context, source, column)
-            except OrchestratorError:
-                continue
-            points = found.means().select(*_KEYS, pl.col("value") * found.orientation)
-            is_flat = points["value"].n_unique() < 2
-            if is_flat or len(names) >= _MOST + (0 if wanted is None else 40):
-                continue
-            title = f"{source.name}.{column}"
-            points = points.rename({"value": title})
-            frame = (
-                points
-                if frame is None
-                else frame.join(points, on=list(_KEYS), how="full", coalesce=True)
-            )
-            names.append(title)
-    if frame is None:
+            with contextlib.suppress(OrchestratorError):
+                found = score(context, source, column, as_categories=True)
+                values = found.points["value"] * found.orientation
+                rows = found.points.select(KEYS) if rows.is_empty() else rows
+                rows = rows.with_columns(values.alias(f"{source.name}.{column}"))
+        if rows.is_empty():
+            continue
+        rows = rows.group_by(KEYS, maintain_order=True).agg(pl.all().mean())
+        varying = [
+            one for one in rows.columns[len(KEYS) :] if rows[one].drop_nulls().n_unique() > 1
+        ]
+        varying = varying[: _MOST + (0 if wanted is None else 40) - len(names)]
+        rows = rows.select(*KEYS, *varying)
+        frame = _joined(frame, rows, "full") if names else rows
+        names += varying
+    if not names:
         return None
-    answers = _answers(context)
+    frame = frame.filter(pl.any_horizontal(pl.col(names).is_not_null()))
     if answers is None:
         frame = frame.with_columns(length=pl.lit(None, pl.Float64))
-        return Aligned(context.clusters.of(frame), names, gold=False)
-    frame = frame.join(answers, on=list(_KEYS), how="left")
-    gold = frame[GOLD].drop_nulls().n_unique() > 1
-    frame = context.clusters.of(frame)
-    return Aligned(frame, [*names, GOLD] if gold else names, gold)
+    else:
+        frame = _joined(frame, answers, "left")
+        names += [GOLD] if frame[GOLD].drop_nulls().n_unique() > 1 else []
+    return Aligned(frame.with_columns(numbers_of(frame["item"], context.clusters)), names)
+
+
+def _joined(one: pl.DataFrame, other: pl.DataFrame, how: Literal["full", "left"]) -> pl.DataFrame:
+    return one.join(other, on=KEYS, how=how, coalesce=True, maintain_order="left_right")
 
 
 def _answers(context: Context) -> pl.DataFrame | None:
@@ -295,10 +311,10 @@ def _answers(context: Context) -> pl.DataFrame | None:
             good = rows.with_columns(**added).filter(pl.col("status") == "ok")
             length = pl.col("text").str.len_chars().cast(pl.Float64).alias("length")
             gold = pl.col("exact_match").cast(pl.Float64).alias(GOLD)
-            parts.append(good.select(*_KEYS, length, gold))
+            parts.append(good.select(*KEYS, length, gold).with_columns(CATEGORIES))
     if not parts:
         return None
-    return pl.concat(parts).unique(list(_KEYS), keep="first", maintain_order=True)
+    return pl.concat(parts).unique(KEYS, keep="first", maintain_order=True)
 
 
 def basis_of(aligned: Aligned, level: float) -> str:

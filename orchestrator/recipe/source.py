@@ -51,12 +51,8 @@ class _Loader(yaml.SafeLoader):
         # Before the text is read whole: a million characters of short values take half a minute.
         self.n_nodes += 1
         if self.n_nodes > 2 * MAX_VALUES:  # keys are nodes too
-            raise _TooManyError(problem_mark=self.get_mark())
+            raise yaml.MarkedYAMLError(problem=_TOO_MANY, problem_mark=self.get_mark())
         return super().compose_node(parent, index)
-
-
-class _TooManyError(yaml.MarkedYAMLError):
-    """More nodes than values are allowed."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -185,9 +181,9 @@ def _error(file: str, line: int, message: str) -> RecipeError:
 
 
 def _syntax_message(error: yaml.MarkedYAMLError) -> str:
-    if isinstance(error, _TooManyError):
-        return _TOO_MANY
     problem = error.problem or "not valid YAML"
+    if problem == _TOO_MANY:
+        return problem
     if "'\\t'" in problem:
         return "tab character; indent YAML with spaces"
     if "but found another document" in problem:
@@ -228,7 +224,7 @@ class _Builder:
             return [self.build(child, (*path, index)) for index, child in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, line)
-        self._fault(line, f"the tag {_shown_tag(node)} is not supported")
+        self._fault(line, f"the tag {node.tag.replace(_TAG, '!!')!r} is not supported")
         return None
 
     def _fault(self, line: int, message: str) -> None:
@@ -292,7 +288,7 @@ class _Builder:
             case "float" if _FLOAT.match(value):
                 return float(value.lower().replace(".inf", "inf").replace(".nan", "nan"))
             case _:
-                self._fault(line, f"the tag {_shown_tag(node)} is not supported here")
+                self._fault(line, f"the tag {node.tag.replace(_TAG, '!!')!r} is not supported here")
                 return None
 
     def _text(self, value: str, line: int) -> str | None:
@@ -302,10 +298,6 @@ class _Builder:
             self._fault(line, "invalid escape sequence (a lone surrogate)")
             return None
         return value
-
-
-def _shown_tag(node: yaml.Node) -> str:
-    return repr(node.tag.replace(_TAG, "!!"))
 
 
 SECRET: Final = re.compile(

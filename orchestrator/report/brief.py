@@ -4,6 +4,7 @@ Computed once from the findings of a run; the terminal, Markdown, JSON, the HTML
 and notebooks show this value, each in its own form. Nothing here does I/O.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,9 +16,9 @@ from orchestrator.report.brief_rankings import of_rankings
 from orchestrator.report.progress import Completeness
 from orchestrator.report.questions import Check, Question, of_settings, of_style
 from orchestrator.report.text import in_command
-from orchestrator.report.words import Name, Part, Phrase, Quote, names, phrase, plain
-from orchestrator.statistics.label_planning import MOST, units_needed
+from orchestrator.report.words import Name, Phrase, Quote, names, phrase, plain
 from orchestrator.statistics.ranking import RankingAnalysis
+from orchestrator.statistics.student import MOST, units_needed
 from orchestrator.statistics.trust import Trusts
 from orchestrator.store import FailureCount
 from orchestrator.tables import Table
@@ -146,9 +147,14 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     found = (*of_rankings(rankings, exact_match or {}), *of_tables(measured, trust or {}, level))
     unmade = [note for table in tables if not table.columns for note in table.notes]
     questions, advice = [], []
+    told: set[frozenset[str]] = set()
     for one in found:
-        # What to try stands under what to do next.
+        # What to try stands under what to do next, and the same reasons stand once.
         detail, _, tried = one.detail.partition(" Try ")
+        reasons = frozenset(re.split("[.;] ", detail))
+        if detail and reasons in told:
+            detail = "For the reasons above."
+        told.add(reasons)
         doubted = _doubted(one, settings, tables)
         questions.append(msgspec.structs.replace(doubted, detail=detail))
         advice.append(tried)
@@ -229,7 +235,8 @@ def _of_run(
         yield phrase(f"Run the same command again to finish {n}.")
     elif completeness.failed and not met:
         n = numbers.counted(completeness.failed, "unit")
-        yield phrase(f"See why {n} failed, with `orchestrator view {run}`.")
+        where = f"`orchestrator view {run} --open --items 'where=failed>0'`"
+        yield phrase(f"See why {n} failed: {where}.")
     if cut := next((note for note in notes if note.startswith(CUT)), ""):
         which = cut.rpartition(": ")[2]
         yield phrase("Raise `max_tokens` of the answers that were cut: ", Quote(which), ".")
@@ -245,7 +252,7 @@ def _of_answers(
     is_checked: bool,
 ) -> Iterator[Phrase]:
     """Yield what to do about each answer that there is not, and about a judge nobody checked."""
-    told: set[tuple[Part, ...]] = set()
+    told: set[frozenset[str]] = set()
     # One sentence for all methods that it is said of
     for tried in dict.fromkeys(filter(None, advice)):
         about = [one.source for one, said in zip(questions, advice, strict=True) if said == tried]
@@ -255,7 +262,8 @@ def _of_answers(
         if not tried and found.state in ("open", "tied"):
             for line in _more_words(found, rankings, tables):
                 # Of two methods that leave the same models open, one says how many.
-                if (pair := line.parts[:4]) not in told:
+                pair = frozenset(part.text for part in line.parts if isinstance(part, Name))
+                if pair not in told:
                     told.add(pair)
                     yield line
     first = next(iter(questions), None)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from orchestrator import numbers
+from orchestrator.ranking.cells import without_n
 from orchestrator.report.questions import Check, Question, Standing, State, no_order_yet, of_judge
 from orchestrator.report.words import Name, Part, Phrase, Quote, Tested, names, pairs_apart, phrase
 from orchestrator.statistics.results import APPROXIMATE_BELOW, MISSED
@@ -183,7 +184,7 @@ def _question(
         subject=phrase(Name(table.source), by),
         state=state,
         answer=answer,
-        detail=table.warning,
+        detail=table.warning.removeprefix("No ranking: "),
         measure=column.name,
         standings=tuple(_standing(column, row) for row in order),
         apart=Phrase() if table.warning else says,
@@ -255,7 +256,7 @@ def _standing(column: Column, row: _Row) -> Standing:
     cell = row.cell
     value = cell.value if cell.value is not None and math.isfinite(cell.value) else None
     text = cell_text(column, Measured(cell.value, why=""))
-    whole = cell_text(column, _without_n(cell))
+    whole = cell_text(column, without_n(cell))
     return Standing(
         model=row.model,
         value=value,
@@ -275,7 +276,3 @@ def _finite(value: float | None) -> float | None:
 def _value_of(cell: Measured) -> Measured:
     """The value with its interval; what is doubted of it stands beside the sentence."""
     return Measured(cell.value, cell.low, cell.high)
-
-
-def _without_n(cell: Measured) -> Measured:
-    return Measured(cell.value, cell.low, cell.high, why=cell.why)

@@ -55,7 +55,10 @@ def of_rankings(
     for source in dict.fromkeys(one.source for one in rankings):
         of_source = [one for one in rankings if one.source == source]
         of_source.sort(key=lambda one: (bool(one.warning), one.judge is not None))
-        found += [_question(one, of_source, exact_match) for one in of_source]
+        # Where all judges together are not trusted, it is said of each.
+        said = any(one.warning and one.judge is None for one in of_source)
+        shown = [one for one in of_source if not (said and one.warning and one.judge is not None)]
+        found += [_question(one, of_source, exact_match) for one in shown]
     # A result comes before the reasons why another method has none.
     return sorted(found, key=lambda one: one.state in ("withheld", "empty"))
 
@@ -121,15 +124,17 @@ def _basis(analysis: RankingAnalysis) -> str:
         return ""
     level = numbers.level(analysis.confidence_level)
     few = f"; {few_words(analysis)}" if analysis.approximate else ""
-    n_pairs = len(analysis.pairs)
-    together = f", each difference's allows for all {n_pairs} pairs" if n_pairs > 1 else ""
     same = analysis.n_same_text
     equal = f" ({numbers.count(same)} of equal answers)" if same else ""
-    return (
+    counts = (
         f"{counted_words(analysis.n_items_used, analysis.n_clusters)}, "
-        f"{numbers.counted(analysis.n_judged, 'judgment')}{equal}; {level} intervals, "
-        f"{analysis.uncertainty}{together}{few}"
+        f"{numbers.counted(analysis.n_judged, 'judgment')}{equal}"
     )
+    if analysis.warning:
+        return counts
+    n_pairs = len(analysis.pairs)
+    together = f", each difference's allows for all {n_pairs} pairs" if n_pairs > 1 else ""
+    return f"{counts}; {level} intervals, {analysis.uncertainty}{together}{few}"
 
 
 def _answer(analysis: RankingAnalysis) -> tuple[State, Phrase]:
@@ -261,7 +266,9 @@ def _of_judges(analysis: RankingAnalysis) -> Iterator[Check]:
     for trust in analysis.trust if len(analysis.trust) > 1 else ():
         words = {"trusted": "passes the checks", "not trusted": "fails the checks"}
         said = words.get(trust.verdict, "cannot be checked yet")
-        reasons = f": {'; '.join(trust.reasons)}" if trust.reasons else ""
+        # Why there is no ranking stands under the answer.
+        is_said = bool(analysis.warning) or not trust.reasons
+        reasons = "" if is_said else f": {'; '.join(trust.reasons)}"
         doubtful = trust.verdict != "trusted"
         yield Check("judge", phrase(Name(trust.judge), f" {said}{reasons}."), doubtful)
     yield from of_coverage(analysis.coverage)

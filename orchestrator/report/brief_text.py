@@ -14,7 +14,7 @@ from orchestrator import numbers
 from orchestrator.report.brief import Brief
 from orchestrator.report.generic import generic_table
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, paged
-from orchestrator.report.picture import Bounds, make_axis, picture_of
+from orchestrator.report.picture import make_axis, picture_of
 from orchestrator.report.questions import Check, Question, Standing
 from orchestrator.report.words import Name, Phrase, phrase
 from orchestrator.tables import Table
@@ -312,8 +312,7 @@ class _Shown:
             cells += [page.data(one.bounds)] if bounds else []
             if axis is None:
                 return cells
-            drawn = Bounds(one.value, one.low, one.high, one.low_open, one.high_open)
-            return [*cells, picture_of(page, axis, drawn)]
+            return [*cells, picture_of(page, axis, one)]
 
         if len(standings) <= most:
             return page.table(columns, map(row, standings))

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from rich.text import Text
 
 from orchestrator.report.page import ACCENT, HEADING, Glyphs, Page
-from orchestrator.report.questions import Question
+from orchestrator.report.questions import Question, Standing
 
 # Steps between the axis' labels, times a power of ten.
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
@@ -16,17 +17,6 @@ _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _LABEL_WIDTH: Final = 7
 MIN_SPAN: Final = 40.0
 """Ratings nearer than this are drawn on an axis of this length: noise is not made a contest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """One number to draw: the point and its interval; None is not known."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    low_open: bool = False
-    high_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +61,7 @@ class Axis:
         last = math.floor(self.high / self.step + 1e-9)
         return [self.step * k for k in range(first, last + 1)]
 
-    def draw(self, bounds: Bounds, glyphs: Glyphs) -> tuple[str, str, str]:
+    def draw(self, bounds: Standing, glyphs: Glyphs) -> tuple[str, str, str]:
         """Return the parts left of the point, the point, and right of it; `width` in all."""
         if bounds.value is None:
             if bounds.high_open and not bounds.low_open:
@@ -123,7 +113,7 @@ def make_axis(
     return Axis(low - margin, high + margin, width, step)
 
 
-def picture_of(page: Page, axis: Axis, bounds: Bounds) -> Text:
+def picture_of(page: Page, axis: Axis, bounds: Standing) -> Text:
     """Draw a number and its interval on an axis."""
     left, point, right = axis.draw(bounds, page.glyphs)
     picture = Text(no_wrap=True, overflow="crop")
@@ -136,7 +126,7 @@ def picture_of(page: Page, axis: Axis, bounds: Bounds) -> Text:
 _WIDTH: Final = 30
 
 
-def forest(question: Question) -> tuple[list[tuple[float, str]], list[Bounds]] | None:
+def forest(question: Question) -> tuple[list[tuple[float, str]], list[Standing]] | None:
     """Return the forest plot of a question, in percent of its width.
 
     That is the place and the label of each tick, and what is drawn of each model. None where there
@@ -159,12 +149,11 @@ def forest(question: Question) -> tuple[list[tuple[float, str]], list[Bounds]] |
         for value in axis.ticks()
     ]
     marks = [
-        Bounds(
-            place(one.value),
-            0.0 if one.low_open else place(one.low),
-            100.0 if one.high_open else place(one.high),
-            one.low_open,
-            one.high_open,
+        msgspec.structs.replace(
+            one,
+            value=place(one.value),
+            low=0.0 if one.low_open else place(one.low),
+            high=100.0 if one.high_open else place(one.high),
         )
         for one in question.standings
     ]

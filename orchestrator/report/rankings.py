@@ -10,6 +10,7 @@ from orchestrator import figures, numbers
 from orchestrator.figures import cell
 from orchestrator.report import words
 from orchestrator.report.words import neighbour_amount, rank_words, subject
+from orchestrator.statistics.bounded_mean import METHOD as SHARES
 from orchestrator.statistics.multiple import shared_groups
 from orchestrator.statistics.ranking import ModelRating, RankingAnalysis
 from orchestrator.statistics.results import APPROXIMATE_BELOW
@@ -184,7 +185,9 @@ def categories(analysis: RankingAnalysis, *, is_alone: bool = False) -> Table:
     notes = ["not adjusted for multiple comparisons"] if is_alone else []
     if is_alone and any(part.n_clusters < APPROXIMATE_BELOW for part in analysis.categories):
         notes.append(f"where a category has {words.few_words(analysis)}")
-    return make_table(key("categories", analysis), title, columns, rows, notes=notes)
+    level = numbers.level(analysis.confidence_level)
+    basis = f"the mean of each category is 1,000 · {level} intervals: {analysis.method}"
+    return make_table(key("categories", analysis), title, columns, rows, basis=basis, notes=notes)
 
 
 def _failures(analysis: RankingAnalysis) -> Table:
@@ -214,7 +217,11 @@ def position(rankings: Sequence[RankingAnalysis]) -> Table:
             )
         ]
     columns = [Column("effect"), Column("judge"), SHARE, Column("judgments", "count")]
-    return make_table("position", "Effects of the order of presentation", columns, rows)
+    n_judged = numbers.counted(sum(one.n_judged for one in judged), "judgment")
+    level = numbers.level(judged[0].confidence_level) if judged else ""
+    basis = f"{n_judged} of {numbers.counted(len(judged), 'judge')} · {level} intervals: {SHARES}"
+    title = "Effects of the order of presentation"
+    return make_table("position", title, columns, rows, basis=basis)
 
 
 def coverage(rankings: Sequence[RankingAnalysis]) -> Table:
@@ -247,7 +254,8 @@ def coverage(rankings: Sequence[RankingAnalysis]) -> Table:
         )
         if n
     ]
-    return make_table("coverage", "Readings of the judge", columns, rows, notes=notes)
+    basis = "the judge's distribution over the labels, both orders of each judgment"
+    return make_table("coverage", "Readings of the judge", columns, rows, basis=basis, notes=notes)
 
 
 def _who(one: RankingAnalysis, among: Sequence[RankingAnalysis]) -> str:

@@ -1,21 +1,22 @@
 """All results of a run in one of three forms."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from orchestrator.gates.results import Decision
-from orchestrator.report import tables
+from orchestrator.gates import Decision
 from orchestrator.report.brief import Brief
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.gate import gate_markdown, gate_text, gate_value
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
-from orchestrator.report.markdown import brief_markdown, ranking_markdown
 from orchestrator.report.progress import Completeness
+from orchestrator.report.questions import Check
+from orchestrator.report.rankings import tables_of
+from orchestrator.report.text import escaped
 from orchestrator.report.words import plain, ranking_json
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.tables import Table
@@ -105,6 +106,61 @@ def as_tables(found: Findings) -> list[RenderableType]:
     shown: list[RenderableType] = [brief_text(found.brief, whole=True), Text("")]
     if found.gate is not None:
         shown += [gate_text(found.gate), Text("")]
-    shown += [tables.ranking(ranking, found.exact_match) for ranking in found.rankings]
+    shown += [ranking_text(ranking, found.exact_match) for ranking in found.rankings]
     # Of a table without columns the run in brief has told why.
     return shown + [generic_table(table) for table in found.tables if table.columns]
+
+
+def ranking_markdown(
+    analysis: RankingAnalysis, exact_match: Mapping[str, float | None] | None = None
+) -> str:
+    """The whole report of one ranking.
+
+    Args:
+        analysis: What `orchestrator.ranking.analysis` found.
+        exact_match: Share of answers equal to the reference, by model, where there is one.
+    """
+    tables = tables_of(analysis, exact_match)
+    return "\n\n".join(generic_markdown(one, 3 if place else 2) for place, one in enumerate(tables))
+
+
+def ranking_text(
+    analysis: RankingAnalysis, exact_match: Mapping[str, float | None] | None = None
+) -> RenderableType:
+    """The same for a terminal."""
+    return Group(*map(generic_table, tables_of(analysis, exact_match)))
+
+
+def brief_markdown(brief: Brief) -> str:
+    """A run in brief as Markdown: answers, how far to trust them, what not to conclude, cost."""
+    lines = [f"> **{brief.incomplete}**", ""] if brief.incomplete else []
+    if brief.silence:
+        lines += [brief.silence, ""]
+    for place, question in enumerate(brief.questions):
+        level = "#" if not place else "##"
+        lines += [f"{level} {question.answer.text(escaped)}", ""]
+        if question.detail:
+            lines += [f"**{escaped(question.detail)}**", ""]
+        basis = f" · {escaped(question.basis)}" if question.basis else ""
+        lines += [f"{question.subject.text(escaped)}{basis}", ""]
+        if question.apart:
+            lines += [question.apart.text(escaped), ""]
+        if question.checks:
+            lines += [*_checks(question.checks), ""]
+    if brief.checks:
+        lines += ["## The run", "", *_checks(brief.checks), ""]
+    for heading, said in (
+        ("What to do next", brief.next_steps),
+        ("What not to conclude", brief.cautions),
+    ):
+        if said:
+            lines += [f"## {heading}", "", *(f"- {one.text(escaped)}" for one in said), ""]
+    if brief.cost is not None and (words := brief.cost.words()):
+        lines += [f"Cost: {' · '.join(words)}", ""]
+    return "\n".join(lines).rstrip("\n")
+
+
+def _checks(checks: Iterable[Check]) -> Iterator[str]:
+    for check in checks:
+        said = f"{check.about}: {check.says.text(escaped)}"
+        yield f"- **{said}**" if check.is_doubtful else f"- {said}"

@@ -42,12 +42,11 @@ from orchestrator.runner.servers.placement import Waves
 from orchestrator.runner.servers.registry import Keep, ServerRegistry
 from orchestrator.runner.servers.slurm import On, are_shared, carriers, places_on
 from orchestrator.runner.servers.slurm_chain import is_handed_on
-from orchestrator.runner.session.adaptive import first_limits
+from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.runner.session.control import Interrupts, obey
 from orchestrator.runner.session.opening import Opened, announce, check_retry, open_plan
 from orchestrator.runner.session.session import Ended, HandedOn, Session
 from orchestrator.scheduler.core import Core
-from orchestrator.scheduler.ready import RetryPolicy
 from orchestrator.store import RunDirectory, Store, newest
 
 if TYPE_CHECKING:
@@ -249,8 +248,8 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
     """Evaluate the units that are not done, with servers that are started or reached for them."""
     fleet, waves = _fleet(prepared, directory, store, call)
     budget = budget_of(prepared, store)
-    limits = first_limits(prepared, fleet, store)
-    core = Core(dict(limits.first), RetryPolicy())
+    limits = Adaptive.of_run(prepared, fleet, store)
+    core = Core(limits.first)
     session = Session(
         prepared, opened, store, core, budget, fleet, limits, waves, run_dir=directory.path
     )

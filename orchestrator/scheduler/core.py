@@ -17,7 +17,7 @@ import msgspec
 
 from orchestrator.ask import Request
 from orchestrator.records import ACCOUNT, REQUEST, SERVER, UNCLEAR, UNREACHED, Failure, Outcome
-from orchestrator.scheduler.ready import Ready, RetryPolicy
+from orchestrator.scheduler.ready import Ready, retry_wait_s
 
 _log = logging.getLogger(__name__)
 
@@ -53,12 +53,12 @@ class Limits(msgspec.Struct, frozen=True):
         max_in_flight: Requests that the server has at a time.
         dead_after_s: How long a server may be down before its requests fail; None for as long as is
             sensible by what is known of it.
-        max_attempts: Attempts of a request; the retry policy's where None.
+        max_attempts: Attempts of a request after transient failures.
     """
 
     max_in_flight: int = 64
     dead_after_s: float | None = None
-    max_attempts: int | None = None
+    max_attempts: int = 5
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -154,9 +154,8 @@ class Core:
         is_full: Nothing is sent before a request in flight has ended.
     """
 
-    def __init__(self, limits: dict[str, Limits], retry: RetryPolicy) -> None:
+    def __init__(self, limits: dict[str, Limits]) -> None:
         self.models = {name: ModelState(limit) for name, limit in limits.items()}
-        self._retry = retry
         self._n = 0
         self.paused = False
         self.is_full = False
@@ -225,7 +224,7 @@ class Core:
             return [self._settle_dead(state, request)]
         if outcome.status in _OVERLOADED or outcome.cause == "timeout":
             state.n_overloads += 1
-        wait = self._retry.wait_s(outcome, request.attempts, state.limits.max_attempts)
+        wait = retry_wait_s(outcome, request.attempts, state.limits.max_attempts)
         is_away = self._is_refusal(outcome) or self._is_crowded(state, outcome)
         is_last = wait is None and not outcome.permanent and not is_away
         if self._is_refused(state, outcome, now, is_last=is_last):
@@ -463,7 +462,3 @@ class Core:
         """Return True if anything is queued or in flight."""
         state = self.models[model]
         return bool(state.in_flight or state.n_queued)
-
-    def in_flight(self) -> int:
-        """Requests that servers have now."""
-        return sum(state.in_flight for state in self.models.values())

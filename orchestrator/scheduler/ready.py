@@ -34,37 +34,26 @@ class Admission(enum.Enum):
 _RETRYING = Retrying()
 
 
-class RetryPolicy(msgspec.Struct, frozen=True):
-    """Retries of a request after a transient failure.
+# Upper bound of the first random wait before a request is sent again, which doubles each time, and
+# of any that the server did not ask for; and the longest that it may ask for. Seconds.
+_FIRST_WAIT_S, _MAX_WAIT_S, _MOST_ASKED_S = 0.5, 30.0, 600.0
 
-    Attributes:
-        max_attempts: Attempts in all.
-        first_wait_s: Upper bound of the first random wait; it doubles each time.
-        max_wait_s: Upper bound of any wait that the server did not ask for.
+
+def retry_wait_s(failure: Failure, attempts: int, max_attempts: int) -> float | None:
+    """Return the seconds to wait after so many attempts; None means: give up.
+
+    What the server asked for (`Retry-After`) is honoured, up to ten minutes.
     """
-
-    max_attempts: int = 5
-    first_wait_s: float = 0.5
-    max_wait_s: float = 30.0
-
-    def wait_s(
-        self, failure: Failure, attempts: int, max_attempts: int | None = None
-    ) -> float | None:
-        """Seconds to wait after `attempts` attempts; None means: give up.
-
-        What the server asked for (`Retry-After`) is honoured, up to ten minutes. `max_attempts` is
-        the model's own bound; the policy's where None.
-        """
-        if not failure.retriable:
-            return None
-        state = RetryCallState(_RETRYING, None, (), {})
-        state.attempt_number = attempts
-        if stop_after_attempt(max_attempts or self.max_attempts)(state):
-            return None
-        wait = wait_random_exponential(multiplier=self.first_wait_s, max=self.max_wait_s)(state)
-        if failure.retry_after_s is not None:
-            wait = max(wait, min(failure.retry_after_s, 600.0))
-        return float(wait)
+    if not failure.retriable:
+        return None
+    state = RetryCallState(_RETRYING, None, (), {})
+    state.attempt_number = attempts
+    if stop_after_attempt(max_attempts)(state):
+        return None
+    wait = wait_random_exponential(multiplier=_FIRST_WAIT_S, max=_MAX_WAIT_S)(state)
+    if failure.retry_after_s is not None:
+        wait = max(wait, min(failure.retry_after_s, _MOST_ASKED_S))
+    return float(wait)
 
 
 AGE_S: Final = 30.0

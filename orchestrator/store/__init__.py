@@ -5,17 +5,16 @@ run needs none of it.
 """
 
 from orchestrator.store.blobs import damaged
-from orchestrator.store.entries import (
-    FRAMES,
-    ROLES,
+from orchestrator.store.entries import FRAMES, ROLES
+from orchestrator.store.lending import EndedStore, Lender, Lent, check_ended, opened
+from orchestrator.store.owner import Owner, is_network_fs
+from orchestrator.store.reading import (
     FailureCount,
     OutcomeCount,
     ServerUse,
     StoredServer,
     StoredUnit,
 )
-from orchestrator.store.lending import EndedStore, Lender, Lent, check_ended, opened
-from orchestrator.store.owner import Owner, is_network_fs
 from orchestrator.store.rundir import RunDirectory, RunStatus, check_usable, newest
 from orchestrator.store.store import Store
 

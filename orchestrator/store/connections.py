@@ -1,22 +1,26 @@
-"""Connections to a store: the one that writes, and those that read."""
+"""Connections to a store: the one that writes, with its thread, and those that read."""
 
 import ctypes
 import logging
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
 
 from orchestrator.errors import StoreError
 from orchestrator.store import schema
+from orchestrator.store.entries import Batches, Entry
 from orchestrator.store.lookup import Recent, sort_keys
 from orchestrator.store.owner import Check
-from orchestrator.store.writer import Batches, Entry
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 WAL_WARNING_BYTES: Final = 256 << 20
 # A log that is too long is begun again as soon as no reader needs it: how long to wait for that,
@@ -31,6 +35,11 @@ CHECKPOINT_S: Final = 5.0
 # than the copy itself takes that has to be at least.
 _PUBLISH_S: Final = 60.0
 _PUBLISH_RATIO: Final = 20.0
+
+COMMIT_RECORDS: Final = 1024
+COMMIT_S: Final = 0.1
+# Bounds one transaction when the disk is behind.
+_MAX_BATCH: Final = 4096
 
 # Newest keys that are sorted into their index together. The more, the more of them share a written
 # page; but another process that looks up a key scans them, half a millisecond for so many.
@@ -96,11 +105,6 @@ class Tables:
         """Move what is committed into the file, if that is not done: nothing is to be written."""
         if not self._is_moved:
             self._checkpoint("PASSIVE")
-
-    @property
-    def rest_s(self) -> float:
-        """Seconds after the last write at which to call `rest`."""
-        return CHECKPOINT_S
 
     def query(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Read over this connection; only for an exclusive one."""
@@ -210,6 +214,158 @@ class Tables:
             self._connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
         self._is_moved = True
         self._next_checkpoint = time.monotonic() + CHECKPOINT_S
+
+
+class _Job(msgspec.Struct, eq=False):
+    run: Callable[[sqlite3.Connection], object]
+    n_bytes: int = 0
+    done: bool = False
+    result: object = None
+
+
+class Writer:
+    """Queues entries without blocking and commits them from a thread of its own.
+
+    After a failed write nothing more is accepted: every later call raises its `StoreError`.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._queue: deque[Entry] = deque()
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._ended = threading.Condition(self._lock)
+        self._n_submitted = 0
+        self._n_ended = 0
+        self._n_urgent = 0
+        self._closing = False
+        self._rests = True
+        self._error: StoreError | None = None
+        self._error_met = False
+        self.pending_bytes = 0
+        # Daemon: a program that ends without closing must not hang. It loses what a kill loses.
+        self._thread = threading.Thread(target=self._loop, name="store-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, entry: Entry) -> None:
+        """Queue an entry; never waits.
+
+        Raises:
+            StoreError: If an earlier write failed, or the writer is closed.
+        """
+        with self._lock:
+            self._check_open()
+            self._append(entry)
+            if len(self._queue) in {1, COMMIT_RECORDS}:
+                self._work.notify()
+
+    def call(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """The result of a job that runs after all that is queued; waits for it.
+
+        Raises:
+            StoreError: If it or an earlier write failed.
+        """
+        queued = _Job(job)
+        with self._lock:
+            self._check_open()
+            self._append(queued)
+            self._wait_for(self._n_submitted)
+        return cast("T", queued.result)
+
+    def flush(self) -> None:
+        """Wait until everything submitted so far is on the disk.
+
+        Raises:
+            StoreError: If it could not be written.
+        """
+        with self._lock:
+            self._wait_for(self._n_submitted)
+
+    def close(self) -> None:
+        """Write what is queued and end the thread. May be called twice.
+
+        Raises:
+            StoreError: If a write failed and nobody was told yet.
+        """
+        with self._lock:
+            self._closing = True
+            self._work.notify()
+        self._thread.join()
+        with self._lock:
+            if not self._error_met:
+                self._raise_error()
+
+    def _append(self, entry: Entry) -> None:
+        self._queue.append(entry)
+        self._n_submitted += 1
+        self.pending_bytes += entry.n_bytes
+
+    def _wait_for(self, n: int) -> None:
+        self._n_urgent = max(self._n_urgent, n)
+        self._work.notify()
+        self._ended.wait_for(lambda: self._n_ended >= n or self._error is not None)
+        self._raise_error()
+
+    def _check_open(self) -> None:
+        self._raise_error()
+        if self._closing:
+            raise StoreError("the store is closed")
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            self._error_met = True
+            # A new one each time: a raised exception keeps the frames it went through.
+            raise StoreError(str(self._error)) from self._error
+
+    def _loop(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            try:
+                if not batch:
+                    self._tables.rest()
+                elif isinstance(batch[0], _Job):
+                    batch[0].result = self._tables.run(batch[0].run)
+                else:
+                    self._tables.write(batch)
+            # The thread's boundary: whatever ends it must reach the callers.
+            except Exception as error:  # noqa: BLE001
+                self._end(batch, self._tables.explain(error))
+                return
+            self._end(batch, None)
+
+    def _next_batch(self) -> list[Entry] | None:
+        """Return the entries to commit together; none when it is time to rest, None at the end."""
+        with self._lock:
+            patience = None if self._rests else CHECKPOINT_S
+            if not self._work.wait_for(lambda: self._closing or bool(self._queue), patience):
+                self._rests = True
+                return []
+            self._rests = False
+            self._work.wait_for(
+                lambda: (
+                    self._closing
+                    or self._n_urgent > self._n_ended
+                    or len(self._queue) >= COMMIT_RECORDS
+                ),
+                COMMIT_S,
+            )
+            if not self._queue:
+                return None
+            if isinstance(self._queue[0], _Job):
+                return [self._queue.popleft()]
+            batch: list[Entry] = []
+            while self._queue and len(batch) < _MAX_BATCH:
+                if isinstance(self._queue[0], _Job):
+                    break
+                batch.append(self._queue.popleft())
+            return batch
+
+    def _end(self, batch: list[Entry], error: StoreError | None) -> None:
+        with self._lock:
+            self._error = error
+            if error is None:
+                self._n_ended += len(batch)
+                self.pending_bytes -= sum(entry.n_bytes for entry in batch)
+            self._ended.notify_all()
 
 
 class Reader:

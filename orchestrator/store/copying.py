@@ -16,9 +16,10 @@ from orchestrator.ask import KEY_BYTES
 from orchestrator.backend import Provenance
 from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import blobs, codec, reading
-from orchestrator.store.entries import StoredServer, TokensEntry
+from orchestrator.store.entries import TokensEntry
 from orchestrator.store.interning import NUMBERED, Vocabulary, is_numbered, unpacked, with_names
 from orchestrator.store.lending import explained
+from orchestrator.store.reading import StoredServer
 
 _IS_THERE: Final = "SELECT 1 FROM source.sqlite_master WHERE name='token'"
 _TEXTS: Final = "SELECT server, texts FROM source.token ORDER BY id"

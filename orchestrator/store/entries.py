@@ -1,13 +1,17 @@
-"""Entries queued for the writer, and entries read back."""
+"""Entries that are queued for the writer, and the statements that write them."""
 
+import sqlite3
 import time
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from operator import add
+from typing import Final, Protocol
 
 import msgspec
 
-from orchestrator.backend import Provenance
 from orchestrator.records import Choice, Failure, Generation, Outcome, PairScores
+from orchestrator.store import blobs, codec, reading, values
 from orchestrator.store.blobs import Content, printable
 from orchestrator.store.codec import Packed
 
@@ -24,6 +28,15 @@ ROLES: Final = "roles"
 # What an entry and its place in the queue take beside its blobs, bytes.
 _OVERHEAD_BYTES = 400
 _MAX_MESSAGE = 500
+
+
+class Entry(Protocol):
+    """Something to write."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory it holds, roughly."""
+        ...
 
 
 class NameEntry(msgspec.Struct, frozen=True, gc=False):
@@ -122,69 +135,6 @@ class UnitEntry(msgspec.Struct, frozen=True, gc=False):
         return _OVERHEAD_BYTES + len(self.rows)
 
 
-class StoredUnit(NamedTuple):
-    """A unit that ended: its position in the plan, its status, and its rows of one frame."""
-
-    position: int
-    status: int
-    rows: list[tuple[Any, ...]]
-
-
-class StoredServer(NamedTuple):
-    """A server that answered.
-
-    Attributes:
-        model: The label of the model it answered for.
-        provenance: What it said it is.
-        run: Path of the run that its answers were copied from; empty where it answered this run.
-    """
-
-    model: str
-    provenance: Provenance
-    run: str = ""
-
-
-class ServerUse(NamedTuple):
-    """Number of a model's outcomes that one server gave; `run` as in `StoredServer`.
-
-    `epoch` tells the model's servers apart, 0 for the first.
-    """
-
-    provenance: Provenance
-    run: str
-    n: int
-    epoch: int = 0
-
-
-class OutcomeCount(NamedTuple):
-    """Outcomes of one model, kind and cause ("" where they are no failures), summed."""
-
-    model: str
-    kind: str
-    cause: str
-    n: int
-    n_requests: int
-    n_attempts: int
-    n_prompt_tokens: int
-    n_cached_tokens: int
-    n_completion_tokens: int
-    latency_s: float
-
-
-class FailureCount(NamedTuple):
-    """Failed requests of one model and cause.
-
-    `permanent` ones are outcomes, others were attempts. `last_message` is that of the latest.
-    """
-
-    permanent: bool
-    model: str
-    cause: str
-    status: int
-    n: int
-    last_message: str
-
-
 def tally_of(outcome: Outcome | Failure, attempts: int, latency_s: float) -> tuple[float, ...]:
     """Return what an outcome adds to the sums of its table `tally`, in the order of the columns.
 
@@ -215,4 +165,200 @@ def failure_entry(
         key,
         printable(failure.message, _MAX_MESSAGE),
         wall_ms(),
+    )
+
+
+# The statements of one transaction.
+#
+# Each statement lets go of Python's lock and has to wait for it afterwards, so there are few: rows
+# are put in many at a time, and what is only summed is written at the end.
+
+
+# Rows that one statement has room for: few forms of it, so that each is compiled once.
+_ROWS: Final = (1, 4, 16, 64, 256)
+# Numbers of places that one statement asks for: few forms of it, so that each is compiled once.
+_PLACES: Final = (4, 16, 64, 256, 1024)
+# From here on a unit may be evaluated again: it failed for the moment, or its method did.
+_FIRST_OPEN: Final = 2
+
+_OUTCOME_COLUMNS: Final = (
+    "id", "key", "kind", "model", "server", "cause", "attempts", "latency_s", "at_ms",
+    "prompt_hash", "head", "arrays",
+)  # fmt: skip
+_UNIT_COLUMNS: Final = ("id", "hash", "status", "frame", "cause", "rows")
+_PLACE_COLUMNS: Final = ("plan", "position", "unit")
+_NEW_KEYS: Final = """INSERT INTO outcome_key_new (row, key)
+    SELECT id, key FROM outcome WHERE id BETWEEN ? AND ?"""
+
+ADD_UP: Final = """INSERT INTO tally VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET
+    n=n+excluded.n, n_requests=n_requests+excluded.n_requests,
+    n_attempts=n_attempts+excluded.n_attempts,
+    n_prompt_tokens=n_prompt_tokens+excluded.n_prompt_tokens,
+    n_cached_tokens=n_cached_tokens+excluded.n_cached_tokens,
+    n_completion_tokens=n_completion_tokens+excluded.n_completion_tokens,
+    latency_s=latency_s+excluded.latency_s"""
+"""Adds to the sums of outcomes: model, kind, cause, then what is added in the table's order."""
+_FAILURE: Final = """INSERT INTO failure VALUES (?,?,?,?,1,?,?,?) ON CONFLICT DO UPDATE SET n=n+1,
+    last_key=excluded.last_key, last_message=excluded.last_message,
+    last_at_ms=excluded.last_at_ms"""
+_SERVER: Final = """INSERT INTO server VALUES (?,?,?,?,?)
+    ON CONFLICT(id) DO UPDATE SET last_turn=excluded.last_turn"""
+_AGAIN: Final = "UPDATE unit SET status=?, frame=?, cause=?, rows=? WHERE id=?"
+
+
+class Batches:
+    """Writes entries over a connection that is in a transaction.
+
+    Attributes:
+        rows: The outcomes that were written last, by key.
+        n_outcomes: The number that the last outcome was given; 0 before the first.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+        self.n_outcomes: int
+        self._n_units: int
+        self.n_outcomes, self._n_units = connection.execute(
+            "SELECT (SELECT coalesce(max(id), 0) FROM outcome), "
+            "(SELECT coalesce(max(id), 0) FROM unit)"
+        ).fetchone()
+        self.rows: list[tuple[bytes, int]] = []
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        """Write entries; those of one unit in their order."""
+        self.rows = []
+        outcomes: list[OutcomeEntry] = []
+        units: list[UnitEntry] = []
+        changed: dict[str, str] = {}
+        for entry in entries:
+            match entry:
+                case OutcomeEntry():
+                    outcomes.append(entry)
+                case UnitEntry():
+                    units.append(entry)
+                case FailureEntry():
+                    self._add_failure(entry)
+                case NameEntry():
+                    self._execute("INSERT INTO name VALUES (?,?)", (entry.number, entry.text))
+                case MetaEntry():
+                    changed[entry.key] = entry.value
+                case ServerEntry():
+                    row = (entry.number, entry.model, entry.provenance, entry.at_ms, entry.turn)
+                    self._execute(_SERVER, row)
+                case TokensEntry():
+                    tokens = (entry.server, entry.texts)
+                    self._execute("INSERT INTO token (server, texts) VALUES (?,?)", tokens)
+                case _:
+                    raise TypeError(f"no table stores {type(entry).__name__}")
+        if outcomes:
+            self._add_outcomes(outcomes)
+        if units:
+            self._add_units(units)
+        if changed:
+            values.put(self._connection, changed)
+
+    def _add_failure(self, entry: FailureEntry) -> None:
+        group = (entry.permanent, entry.model, entry.cause, entry.status)
+        self._execute(_FAILURE, (*group, entry.key, entry.message, entry.at_ms))
+
+    # -- outcomes --------------------------------------------------------------------------------
+
+    def _add_outcomes(self, entries: Sequence[OutcomeEntry]) -> None:
+        first = self.n_outcomes + 1
+        stored = codec.compress((entry.packed, entry.content, entry.key) for entry in entries)
+        rows = [
+            (
+                number,
+                entry.key,
+                entry.kind,
+                entry.model,
+                entry.server,
+                entry.cause,
+                entry.attempts,
+                entry.latency_s,
+                entry.at_ms,
+                entry.prompt_hash,
+                *packed,
+            )
+            for number, (entry, packed) in enumerate(zip(entries, stored, strict=True), first)
+        ]
+        self.rows = [(row[1], row[0]) for row in rows]
+        self._insert("outcome", _OUTCOME_COLUMNS, rows)
+        self.n_outcomes += len(rows)
+        self._execute(_NEW_KEYS, (first, self.n_outcomes))
+        tallies: dict[tuple[int, int, int], list[float]] = defaultdict(lambda: [0] * 7)
+        for entry in entries:
+            sums = tallies[entry.model, entry.kind, entry.cause]
+            sums[:] = map(add, sums, entry.tally)
+            if entry.failure is not None:
+                self._add_failure(entry.failure)
+        for group, sums in tallies.items():
+            self._execute(ADD_UP, (*group, *sums))
+
+    # -- units -----------------------------------------------------------------------------------
+
+    def _add_units(self, entries: Sequence[UnitEntry]) -> None:
+        """Put in units that are new at their position; others only if they may end once more."""
+        stored = self._stored(entries)
+        new: dict[tuple[int, int], tuple[UnitEntry, bytes]] = {}
+        n_ended: dict[int, int] = defaultdict(int)
+        packed = blobs.shorten([entry.rows for entry in entries])
+        for entry, rows in zip(entries, map(blobs.checked, packed), strict=True):
+            place = (entry.plan, entry.position)
+            n_ended[entry.plan] += 1
+            unit, status = stored.get(place, (0, _FIRST_OPEN))
+            if status < _FIRST_OPEN:
+                continue
+            stored[place] = (unit, entry.status)
+            if unit:
+                self._execute(_AGAIN, (entry.status, entry.frame, entry.cause, rows, unit))
+            else:
+                new[place] = (entry, rows)
+        first = self._n_units + 1
+        self._insert(
+            "unit",
+            _UNIT_COLUMNS,
+            [
+                (number, entry.unit_hash, entry.status, entry.frame, entry.cause, rows)
+                for number, (entry, rows) in enumerate(new.values(), first)
+            ],
+        )
+        places = [(*place, number) for number, place in enumerate(new, first)]
+        self._insert("place", _PLACE_COLUMNS, places)
+        self._n_units += len(new)
+        for plan, n in n_ended.items():
+            self._execute("UPDATE plan SET stamp=stamp+? WHERE id=?", (n, plan))
+
+    def _stored(self, entries: Sequence[UnitEntry]) -> dict[tuple[int, int], tuple[int, int]]:
+        """Number and status of the units that stand at these places."""
+        found: dict[tuple[int, int], tuple[int, int]] = {}
+        for plan in {entry.plan for entry in entries}:
+            positions = [entry.position for entry in entries if entry.plan == plan]
+            for part in reading.in_slices(positions, _PLACES[-1]):
+                size = next(size for size in _PLACES if size >= len(part))
+                rest = [None] * (size - len(part))
+                sql = (
+                    "SELECT p.position, u.id, u.status FROM place p JOIN unit u ON u.id=p.unit "  # noqa: S608
+                    f"WHERE p.plan=? AND p.position IN ({','.join('?' * size)})"
+                )
+                for position, unit, status in self._execute(sql, (plan, *part, *rest)):
+                    found[plan, position] = (unit, status)
+        return found
+
+    def _insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        for part in reading.in_slices(rows, _ROWS[-1]):
+            size = next(size for size in _ROWS if size >= len(part))
+            values = [value for row in part for value in row]
+            values += [None] * (len(columns) * size - len(values))
+            self._execute(_insertion(table, columns, size), values)
+
+
+@cache
+def _insertion(table: str, columns: Sequence[str], n_rows: int) -> str:
+    """A statement that inserts rows, but none whose first column is NULL."""
+    row = "(" + ",".join("?" * len(columns)) + ")"
+    return (
+        f"INSERT INTO {table} ({','.join(columns)}) "  # noqa: S608 (our own text)
+        f"SELECT * FROM (VALUES {','.join([row] * n_rows)}) WHERE column1 IS NOT NULL"
     )

@@ -18,8 +18,8 @@ from orchestrator.errors import StoreError
 from orchestrator.records import UNKNOWN_ID, Generation, IntArray, Scored, TopLogprobs
 from orchestrator.store import blobs, reading
 from orchestrator.store.blobs import printable
-from orchestrator.store.entries import NameEntry, ServerEntry, StoredServer, TokensEntry, wall_ms
-from orchestrator.store.reading import Query
+from orchestrator.store.entries import NameEntry, ServerEntry, TokensEntry, wall_ms
+from orchestrator.store.reading import Query, StoredServer
 from orchestrator.wire import failures
 
 _MAX_NAME: Final = 200

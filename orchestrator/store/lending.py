@@ -18,8 +18,9 @@ from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import blobs, codec, lookup, reading, schema, values
 from orchestrator.store.codec import Packed
 from orchestrator.store.connections import Reader
-from orchestrator.store.entries import OutcomeEntry, StoredServer, tally_of
+from orchestrator.store.entries import OutcomeEntry, tally_of
 from orchestrator.store.interning import is_numbered, texts_of, with_names
+from orchestrator.store.reading import StoredServer
 from orchestrator.store.rundir import RunDirectory
 
 _COUNTS: Final = "SELECT (SELECT count(*) FROM outcome), (SELECT coalesce(sum(n), 0) FROM tally)"

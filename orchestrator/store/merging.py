@@ -14,7 +14,7 @@ import os
 import sqlite3
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from itertools import accumulate
 from operator import sub
 from pathlib import Path
@@ -24,14 +24,13 @@ import msgspec
 
 from orchestrator.disk.files import sync_folder
 from orchestrator.disk.paths import STORE_NAME
-from orchestrator.errors import StoreError
+from orchestrator.errors import StoreError, on_disk_error
 from orchestrator.records import Failure
 from orchestrator.store import codec, schema
 from orchestrator.store.copying import AT_ONCE, UNITS, Copying, epochs_of, is_same
-from orchestrator.store.entries import tally_of
+from orchestrator.store.entries import ADD_UP, tally_of
 from orchestrator.store.lending import EndedStore, explained
 from orchestrator.store.owner import is_network_fs
-from orchestrator.store.writer import ADD_UP
 
 _DUPLICATES_AT_ONCE: Final = 1000
 _CACHE_KB: Final = 32 << 10
@@ -145,15 +144,13 @@ def put_in_place(new: Path, path: Path) -> None:
     Raises:
         StoreError: If it can't be renamed.
     """
-    try:
+    with on_disk_error(f"{path} cannot be replaced", StoreError):
         if schema.file_size(schema.wal_path(path)):
             raise StoreError(f"{path} has a log, which would be taken for the new file's")
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         new.replace(path)
         sync_folder(path.parent)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be replaced: {error.strerror or error}") from error
 
 
 class _Merge:
@@ -171,8 +168,8 @@ class _Merge:
         # Outcomes that two sources hold as copies of one.
         self._copies: Counter[frozenset[int]] = Counter()
         # What is added to the numbers of a source, so that none is given twice.
-        self._first_outcome = _firsts(source.last_outcome for source in sources)
-        self._first_unit = _firsts(source.last_unit for source in sources)
+        self._first_outcome = [0, *accumulate(source.last_outcome for source in sources)][:-1]
+        self._first_unit = [0, *accumulate(source.last_unit for source in sources)][:-1]
 
     def all(self, work: Path, plan: bytes | None) -> list[FromRun]:
         """Copy everything; `work` is a file for what is known meanwhile."""
@@ -253,7 +250,8 @@ class _Merge:
         ((kept,),) = self._execute("SELECT row FROM main.outcome_key WHERE key=?", (key,))
         first, second = (self._execute(_OF_KEY, (one,)).fetchone() for one in (kept, row))
         lost = row
-        if self._is_failure(first[2]) and not self._is_failure(second[2]):
+        good = self._copying.names.get("")
+        if first[2] != good and second[2] == good:
             self._execute("UPDATE main.outcome_key SET row=? WHERE key=?", (row, key))
             lost = kept
         of_lost = self._found[_place(self._first_outcome, lost)]
@@ -265,9 +263,6 @@ class _Merge:
         else:
             of_lost.n_conflicts += 1
         return lost
-
-    def _is_failure(self, cause: int) -> bool:
-        return cause != self._copying.names.get("")
 
     # -- units -------------------------------------------------------------------------------------
 
@@ -325,13 +320,8 @@ class _Merge:
         self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def _firsts(lasts: Iterable[int]) -> list[int]:
-    """Return the number to add to those of each source, by the last number of each."""
-    return [0, *accumulate(lasts)][:-1]
-
-
 def _place(firsts: Sequence[int], number: int) -> int:
-    """The source of a number that `_firsts` made."""
+    """The source of a number, by what is added to the numbers of each."""
     return bisect_right(firsts, number - 1) - 1
 
 

@@ -7,20 +7,13 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from orchestrator.backend import Provenance
 from orchestrator.store.blobs import damaged
-from orchestrator.store.entries import (
-    FailureCount,
-    OutcomeCount,
-    ServerUse,
-    StoredServer,
-    StoredUnit,
-)
 from orchestrator.store.values import decode_rows
 
 Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
@@ -52,6 +45,69 @@ _ROWS: Final = """SELECT p.position, p.unit, u.status, u.rows
     WHERE p.plan=? AND p.position>? AND
     u.frame=(SELECT id FROM name WHERE text=?)
     ORDER BY p.position LIMIT ?"""
+
+
+class StoredUnit(NamedTuple):
+    """A unit that ended: its position in the plan, its status, and its rows of one frame."""
+
+    position: int
+    status: int
+    rows: list[tuple[Any, ...]]
+
+
+class StoredServer(NamedTuple):
+    """A server that answered.
+
+    Attributes:
+        model: The label of the model it answered for.
+        provenance: What it said it is.
+        run: Path of the run that its answers were copied from; empty where it answered this run.
+    """
+
+    model: str
+    provenance: Provenance
+    run: str = ""
+
+
+class ServerUse(NamedTuple):
+    """Number of a model's outcomes that one server gave; `run` as in `StoredServer`.
+
+    `epoch` tells the model's servers apart, 0 for the first.
+    """
+
+    provenance: Provenance
+    run: str
+    n: int
+    epoch: int = 0
+
+
+class OutcomeCount(NamedTuple):
+    """Outcomes of one model, kind and cause ("" where they are no failures), summed."""
+
+    model: str
+    kind: str
+    cause: str
+    n: int
+    n_requests: int
+    n_attempts: int
+    n_prompt_tokens: int
+    n_cached_tokens: int
+    n_completion_tokens: int
+    latency_s: float
+
+
+class FailureCount(NamedTuple):
+    """Failed requests of one model and cause.
+
+    `permanent` ones are outcomes, others were attempts. `last_message` is that of the latest.
+    """
+
+    permanent: bool
+    model: str
+    cause: str
+    status: int
+    n: int
+    last_message: str
 
 
 def in_slices(values: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -16,7 +16,7 @@ import psutil
 
 from orchestrator.disk import files
 from orchestrator.disk.paths import STORE_NAME, is_foreign, is_text, keep_private, owner_fault
-from orchestrator.errors import RunDirectoryError, StoreError
+from orchestrator.errors import RunDirectoryError, StoreError, on_disk_error
 from orchestrator.store.owner import (
     Check,
     Owner,
@@ -26,37 +26,6 @@ from orchestrator.store.owner import (
     read_owner,
     this_process,
 )
-
-
-def make_private(path: Path) -> str:
-    """Make a folder that is this user's alone; return why it can't be, or nothing.
-
-    Raises:
-        OSError: If it can't be made.
-    """
-    for folder in reversed(path.absolute().parents):
-        if not folder.exists():
-            # Not writable for others, whatever the umask.
-            folder.mkdir(mode=0o755, exist_ok=True)
-    path.mkdir(mode=0o700, exist_ok=True)
-    return keep_private(path)
-
-
-def check_entry(path: Path) -> None:
-    """Refuse a link, or what another user put there.
-
-    Raises:
-        RunDirectoryError: If it is one.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        if path.is_symlink():
-            raise RunDirectoryError(
-                f"{path} is a link, which a run directory must not have: remove it, or use "
-                f"another --run-dir"
-            )
-        if fault := owner_fault(path):
-            raise RunDirectoryError(f"{fault}: remove it, or use another --run-dir")
-
 
 _MARK: Final = "run.json"
 _LOCK: Final = "lock"
@@ -293,7 +262,12 @@ class RunDirectory:
         # The run directory itself may stand elsewhere, by a link of its user.
         for folder in (self.path, *self._folders):
             for path in files.entries(folder):
-                check_entry(path)
+                with contextlib.suppress(FileNotFoundError):
+                    fault = owner_fault(path)
+                    if path.is_symlink():
+                        fault = f"{path} is a link, which a run directory must not have"
+                    if fault:
+                        raise RunDirectoryError(f"{fault}: remove it, or use another --run-dir")
 
 
 def newest(path: Path) -> Path:
@@ -326,13 +300,19 @@ def _next(path: Path) -> tuple[Path, _Mark]:
 
 
 def _make(path: Path) -> None:
+    """Make a folder that is this user's alone."""
     if not is_text(path.absolute()):
         raise RunDirectoryError(
             f"{path.absolute()}: frames cannot be written to a path that is not UTF-8: rename the "
             f"folder, or use another --run-dir"
         )
     try:
-        fault = make_private(path)
+        for folder in reversed(path.absolute().parents):
+            if not folder.exists():
+                # Not writable for others, whatever the umask.
+                folder.mkdir(mode=0o755, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        fault = keep_private(path)
     except OSError as error:
         raise RunDirectoryError(
             f"{path}: {error.strerror or error}: use another --run-dir"
@@ -400,7 +380,5 @@ def _read_mark(path: Path) -> _Mark:
 
 
 def _replace(path: Path, content: bytes, *, durable: bool) -> None:
-    try:
+    with on_disk_error(f"{path} cannot be written", StoreError):
         files.write(path, content, durable=durable, own=True)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error

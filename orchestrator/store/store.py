@@ -15,11 +15,11 @@ from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import codec, lookup, reading, schema, values
-from orchestrator.store.connections import Reader, Tables
+from orchestrator.store.connections import Reader, Tables, Writer
 from orchestrator.store.entries import (
+    Entry,
     MetaEntry,
     OutcomeEntry,
-    StoredServer,
     UnitEntry,
     failure_entry,
     tally_of,
@@ -29,7 +29,7 @@ from orchestrator.store.interning import Names, Servers, Vocabulary, texts_of
 from orchestrator.store.lending import Lent
 from orchestrator.store.lookup import Held, Recent
 from orchestrator.store.owner import Check, is_network_fs
-from orchestrator.store.reading import Readings
+from orchestrator.store.reading import Readings, StoredServer
 from orchestrator.store.values import (
     UNITS_AT_ONCE,
     end_adoption,
@@ -38,7 +38,6 @@ from orchestrator.store.values import (
     pack_rows,
     place,
 )
-from orchestrator.store.writer import Entry, Writer
 
 
 class Store(Readings):
@@ -221,10 +220,6 @@ class Store(Readings):
         if self._held is None or not self._servers.are_several:
             return 0
         return self._servers.epoch(self._held.server(key))
-
-    def servers(self) -> list[StoredServer]:
-        """All servers, in the order they were met."""
-        return list(reading.servers(self._flushed()).values())
 
     def known_servers(self, model: str) -> list[Provenance]:
         """The servers that answered for a model, also those of other runs that lent outcomes."""

@@ -10,15 +10,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER, OVER, PROMPT
+from orchestrator.clusters import CLUSTER, PROMPT
 from orchestrator.plugin import Cell, Context, Measured, Table, make_table, table_columns
-from orchestrator.records import Bools, Floats, Ints
+from orchestrator.ranking.cells import good_rows, numbered
+from orchestrator.records import Bools, Floats, IntArray, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.elo import Battles
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 from orchestrator.statistics.resampling import jackknife_sums, student_interval
-from orchestrator.tables import measured, with_interval
+from orchestrator.tables import counted_words, measured, with_interval
+
+_PAIR: Final = ("item", "turn", "model_a", "model_b")
+_OF_VOTES: Final = (
+    *_PAIR, "judges", "votes", "missing", "undefined", "n_truncated", "status",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -27,37 +33,33 @@ class Votes:
 
     Attributes:
         models: M names, sorted.
-        pairs: The rows that have votes, one a pair of answers.
         prompts: Shape (n,), cluster of prompts of each vote, in [0, n_prompts).
         first: Shape (n,), in [0, M).
         second: Shape (n,), in [0, M).
         judge: Shape (n,), in [0, M).
         preference: Shape (n,): 1 for the first, 0 for the second, 0.5 a tie.
-        row: Shape (n,), row of `pairs`.
+        row: Shape (n,), place of its pair of answers among those that have votes.
         n_prompts: Clusters with a vote; where each item stands alone these are the items.
-        n_items: Items with a vote.
         n_missing: Answers that were left out, by model.
-        n_failed: Items (or turns) on which nobody could vote.
+        basis: What all rests on, in words.
     """
 
     models: tuple[str, ...]
-    pairs: pl.DataFrame
-    prompts: Ints
-    first: Ints
-    second: Ints
-    judge: Ints
+    prompts: IntArray
+    first: IntArray
+    second: IntArray
+    judge: IntArray
     preference: Floats
-    row: Ints
+    row: IntArray
     n_prompts: int
-    n_items: int
     n_missing: dict[str, int]
-    n_failed: int
+    basis: str
 
     @cached_property
     def sums(self) -> PromptSums:
         """The votes added up by cluster and pair."""
         shape = (self.n_prompts, len(self.models))
-        return sum_by_prompt(self.prompts, self.first, self.second, self.preference, shape=shape)
+        return sum_by_prompt(*self._sides(), self.preference, shape=shape)
 
     def win_matrix(self, kept: Bools) -> Floats:
         """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
@@ -69,7 +71,11 @@ class Votes:
 
     def battles(self) -> Battles:
         """The votes as battles of a sequential rating."""
-        return Battles(self.prompts, self.first, self.second, len(self.models), self.preference)
+        return Battles(*self._sides(), len(self.models), self.preference)
+
+    def _sides(self) -> tuple[Ints, Ints, Ints]:
+        whole = np.int64
+        return self.prompts.astype(whole), self.first.astype(whole), self.second.astype(whole)
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
@@ -78,44 +84,66 @@ class Votes:
         return sums.astype(np.float64), counts.astype(np.float64)
 
 
-def read_votes(rows: pl.DataFrame) -> Votes | None:
-    """The votes of a frame of `peer_votes`; None where there is none."""
-    good = rows.filter(pl.col("status") == "ok") if rows.width else rows
-    if good.is_empty():
+def read_votes(context: Context) -> Votes | None:
+    """The votes in rows of `peer_votes`; None where there is none."""
+    rows = numbered(context, _OF_VOTES)
+    if rows.is_empty() or (good := good_rows(rows)).is_empty():
         return None
-    pairs = good.with_row_index("row")
-    named = pl.concat([pairs["model_a"], pairs["model_b"], pairs["missing"].explode()])
-    models = tuple(sorted(named.drop_nulls().unique().to_list()))
+    n_failed = len(rows) - len(good)
+    del rows
+    # In which order units ended must not show in an Elo rating or a resample.
+    good = good.sort(_PAIR).with_row_index("row")
+    # Answers left out are counted once an item and turn.
+    turns = good.unique(["item", "turn"])
+    missing = turns["missing"].explode().drop_nulls().cast(pl.String)
+    named = pl.concat([good["model_a"], good["model_b"]]).unique().cast(pl.String)
+    models = tuple(sorted({*named, *missing}))
     single = (
-        pairs.select("row", "item", *OVER, "turn", "model_a", "model_b", "judges", "votes")
+        good.select("row", "judges", "votes")
         .explode("judges", "votes")
         .filter(pl.col("votes").is_not_nan() & pl.col("votes").is_not_null())
-        # In which order units ended must not show in an Elo rating or a resample.
-        .sort("item", "turn", "model_a", "model_b", "judges")
+        .sort("row", "judges")
     )
     if single.is_empty():
         return None
-    clusters = single[CLUSTER].unique(maintain_order=True)
-    # Answers left out or cut off are counted once an item and turn.
-    turns = pairs.unique(subset=["item", "turn"])
+    left_out = (
+        (good["undefined"].sum(), "votes undefined"),
+        (len(missing), "answers missing"),
+        (turns["n_truncated"].sum(), "answers truncated for comparison"),
+        (n_failed, "without votes"),
+    )
+    places = single["row"]
+    clusters = good[CLUSTER].gather(places)
+    found = clusters.unique(maintain_order=True)
+    numbers = np.zeros(int(clusters.max()) + 1, np.int32)  # type: ignore[arg-type] # of numbers
+    numbers[found] = np.arange(len(found))
     return Votes(
         models=models,
-        pairs=pairs,
-        prompts=_codes(single[CLUSTER], clusters.to_list()),
-        first=_codes(single["model_a"], models),
-        second=_codes(single["model_b"], models),
+        prompts=numbers[clusters],
+        first=_codes(good["model_a"], models)[places],
+        second=_codes(good["model_b"], models)[places],
         judge=_codes(single["judges"], models),
         preference=single["votes"].to_numpy().astype(np.float64),
-        row=single["row"].to_numpy().astype(np.int64),
-        n_prompts=len(clusters),
-        n_items=single[PROMPT].n_unique(),
-        n_missing=dict(Counter(turns["missing"].explode().drop_nulls().to_list())),
-        n_failed=len(rows) - len(good),
+        row=places.cast(pl.Int32).to_numpy(),
+        n_prompts=len(found),
+        n_missing=dict(Counter(missing)),
+        basis=" · ".join(
+            [
+                counted_words(good[PROMPT].gather(places).n_unique(), len(found)),
+                f"{len(single):,} votes",
+                *(f"{n:,} {words}" for n, words in left_out if n),
+            ]
+        ),
     )
 
 
-def _codes(column: pl.Series, names: Sequence[str]) -> Ints:
-    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
+def pairs_of(context: Context, *columns: str) -> pl.DataFrame:
+    """Return the rows that have votes with some columns, in the order of `Votes.row`."""
+    return good_rows(numbered(context, (*_PAIR, "status", *columns))).sort(_PAIR)
+
+
+def _codes(column: pl.Series, names: Sequence[str]) -> IntArray:
+    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32)
 
 
 _BIAS: Final = table_columns(
@@ -199,9 +227,10 @@ def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
     kin = code[:, None] == code[None, :]
     # Pairs of answers on which two judges vote alike, and both vote: shape (n_prompts, M, M)
     n_models = len(votes.models)
-    table = np.full((len(votes.pairs), n_models), np.nan)
+    n_pairs = int(votes.row.max()) + 1
+    table = np.full((n_pairs, n_models), np.nan)
     table[votes.row, votes.judge] = votes.preference
-    prompt_of = np.zeros(len(votes.pairs), np.int64)
+    prompt_of = np.zeros(n_pairs, np.int64)
     prompt_of[votes.row] = votes.prompts
     agree = np.zeros((votes.n_prompts, n_models, n_models))
     both = np.zeros_like(agree)

@@ -22,10 +22,10 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, mean_of
+from orchestrator.ranking.cells import METHODS, groups, mean_of
 from orchestrator.records import Floats
 from orchestrator.statistics.resampling import Jackknifed, jackknife_sums, student_interval
-from orchestrator.summaries._harness import OK, VERDICT_COLUMNS, rating_tables
+from orchestrator.summaries.verdicts import OK, VERDICT_COLUMNS, rating_tables
 from orchestrator.tables import with_interval
 
 _HALVES: Final = (REASONING, LANGUAGE)
@@ -56,7 +56,7 @@ class AlignBenchSummary(Summary[MethodSettings]):
             return tables
         lines: list[list[Cell]] = []
         level = context.confidence_level
-        for (model, judge), rows in context.rows.group_by("model", "judge", maintain_order=True):
+        for (model, judge), rows in groups(context.rows, "model", "judge"):
             good = rows.filter(OK & pl.col("rating").is_not_null())
             halves = [_groups(good, names) for names in _HALVES]
             both = [group._replace(weight=0.5 * group.weight) for half in halves for group in half]

@@ -6,10 +6,6 @@ of 5.9, 12.4 and 16.3 % become 19.6, 20.5 and 20.7 %: so there is no such column
 prompt are one cluster of the interval.
 """
 
-import csv
-import hashlib
-import io
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,10 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
-from orchestrator.errors import StatisticsError
+from orchestrator.dataset.files import open_rows
+from orchestrator.errors import DatasetError, StatisticsError
 from orchestrator.frames import columns_of
 from orchestrator.methods.alpaca_eval import Config, LengthControl
 from orchestrator.plugin import (
@@ -33,31 +29,28 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, comparisons, share_of, without_n
+from orchestrator.ranking.cells import METHODS, comparisons, groups, plain_mean, share_of, without_n
 from orchestrator.records import Floats
 from orchestrator.statistics.length import (
-    Gamed,
-    LengthControlled,
     head_to_head,
     length_controlled_win_rate,
     standardised_length,
 )
 from orchestrator.statistics.resampling import Resampling
-from orchestrator.summaries._harness import OK
+from orchestrator.summaries.verdicts import OK
 
 # Difficulties of instructions and rows of gamed baselines, from files of the user's.
 #
-# They belong to AlpacaEval's length-controlled win rate and are not part of this project. Read are
-# CSV with a heading, JSON lines, and JSON lists of objects.
+# They belong to AlpacaEval's length-controlled win rate and are not part of this project. Files
+# are read as datasets are.
 
 
 Rows = Sequence[Mapping[str, Any]]
 Key = tuple[str, str]
 """Key of an item in a row: the field (item, index or instruction) and its value."""
 
-_MOST_BYTES: Final = 64 << 20
-# The column without a name is the index in AlpacaEval's own file of difficulties.
-_KEYS: Final = {"item": "item", "key": "item", "index": "index", "": "index",
+# The first column of AlpacaEval's own files has no name.
+_KEYS: Final = {"item": "item", "key": "item", "index": "index", "column_1": "index",
                 "instruction": "instruction"}  # fmt: skip
 _DIFFICULTY: Final = ("difficulty", "instruction_difficulty")
 _LENGTH: Final = ("std_delta_len",)
@@ -108,23 +101,12 @@ def _by_key(settings: LengthControl, gamed: Rows) -> dict[Key, float]:
     return {_key(row): _number(row, _DIFFICULTY) for row in rows}
 
 
-def _gamed(rows: Rows) -> Gamed:
+def _gamed(rows: Rows) -> Floats:
     columns = (_LENGTH, _DIFFICULTY, _PREFERENCE)
-    length, difficulty, preference = (
-        np.array([_number(row, names) for row in rows]) for names in columns
-    )
-    if not np.all((preference >= 0.0) & (preference <= 1.0)):
+    found = np.array([[_number(row, names) for row in rows] for names in columns])
+    if not np.all((found[2] >= 0.0) & (found[2] <= 1.0)):
         raise StatisticsError("preferences of gamed rows must be in [0, 1]")
-    return Gamed(length, difficulty, preference)
-
-
-def _text(file: Path) -> str:
-    # A named pipe would be waited for.
-    if not file.is_file():
-        raise OSError("not a file")
-    if file.stat().st_size > _MOST_BYTES:
-        raise OSError(f"larger than {_MOST_BYTES:,} bytes")
-    return file.read_text(encoding="utf-8-sig")
+    return found
 
 
 def _key(row: Mapping[str, object]) -> Key:
@@ -148,21 +130,17 @@ def _number(row: Mapping[str, Any], names: Sequence[str]) -> float:
 
 def _rows(path: str) -> Rows:
     file = Path(path)
+    # A named pipe would be waited for.
+    if not file.is_file():
+        raise StatisticsError(f"{file.name} cannot be read: not a file")
     try:
-        text = _text(file)
-        rows: object
-        match file.suffix.lower():
-            case ".csv":
-                rows = list(csv.DictReader(io.StringIO(text)))
-            case ".json":
-                rows = json.loads(text)
-            case _:
-                rows = [json.loads(line) for line in text.split("\n") if line.strip()]
-    except (OSError, ValueError, csv.Error, RecursionError) as error:
-        raise StatisticsError(f"{file.name} cannot be read: {error}") from error
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
+        rows = open_rows(file, file.name)
+        found = [rows.row(index) for index in range(len(rows))]
+    except DatasetError as error:
+        raise StatisticsError(str(error)) from error
+    if not found:
         raise StatisticsError(f"{file.name} has no rows")
-    return rows
+    return found
 
 
 _COLUMNS = table_columns(
@@ -177,12 +155,13 @@ _LENGTHS = table_columns(
 _OF_ITEMS = ("item", "prompt", "place")
 # A fit for each, all at once: a second with the rows of the gamed baselines.
 _MOST_RESAMPLES = 300
-# Raised whenever the arithmetic of the fit changes, so that kept numbers are computed anew.
-_FIT = 1
 
 
 class AlpacaEvalSummary(Summary[Config]):
-    """Win rates of models against the baseline, as judged and at equal length."""
+    """Win rates of models against the baseline, as judged and at equal length.
+
+    Nothing is kept, for difficulties are in files.
+    """
 
     reads = (
         "item", "category", "turn", "judge", "model", "baseline", "preference", "coverage",
@@ -195,9 +174,12 @@ class AlpacaEvalSummary(Summary[Config]):
         if rows.is_empty():
             return []
         controlled = _controls(context, self.config.length_control)
+        if isinstance(controlled, Difficulties):
+            named = context.categories_of(context.sources[0], ("item",))
+            rows = rows.with_columns(name=named["item"])
         lines: list[list[Cell]] = []
         lengths: list[list[Cell]] = []
-        for (model, judge), group in rows.group_by("model", "judge", maintain_order=True):
+        for (model, judge), group in groups(rows, "model", "judge"):
             good = group.filter(OK & pl.col("preference").is_not_null())
             found = head_to_head(good["preference"].to_numpy().astype(np.float64))
             line: list[Cell] = [
@@ -217,15 +199,14 @@ class AlpacaEvalSummary(Summary[Config]):
             written = group.filter(OK)
             own, other = written["n_characters"], written["n_characters_baseline"]
             columns_of_lengths = (own, other, own > other, written["same_text"])
-            means = [column.cast(pl.Float64).mean() for column in columns_of_lengths]
-            lengths.append([str(model), str(judge), *means])  # type: ignore[list-item]
+            means = [plain_mean(column) for column in columns_of_lengths]
+            lengths.append([str(model), str(judge), *means])
         notes = [
             "win rate: mean of preference - 1; s.e.: as published, with rows taken as independent",
             _about(controlled),
             METHODS,
         ]
-        swapped = rows["model_first"].mean()
-        if isinstance(swapped, float):
+        if (swapped := plain_mean(rows["model_first"])) is not None:
             notes.append(f"the model was shown first in {100 * swapped:.0f} % of the judgments")
         basis = prompt_words(rows)
         columns = _COLUMNS if controlled is None else (*_COLUMNS[:3], _CONTROLLED, *_COLUMNS[3:])
@@ -285,9 +266,10 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
         for name in ("n_characters_baseline", "n_characters", "preference")
     )
     n_resamples, prompts = min(context.n_resamples, _MOST_RESAMPLES), codes(good[CLUSTER])
-
-    def fitted() -> LengthControlled:
-        return length_controlled_win_rate(
+    try:
+        length = standardised_length(baseline, model)
+        difficulties = controlled.of(good["name"])
+        found = length_controlled_win_rate(
             preference,
             length,
             difficulties,
@@ -295,16 +277,6 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
             prompts=prompts,
             resampling=Resampling(n_resamples, context.rng(), context.confidence_level),
         )
-
-    try:
-        length = standardised_length(baseline, model)
-        difficulties = controlled.of(good["item"])
-        arrays = [preference, length, difficulties, prompts]
-        if (gamed := controlled.gamed) is not None:
-            arrays += [gamed.length, gamed.difficulty, gamed.preference]
-        rest = (_FIT, n_resamples, context.seed, context.confidence_level)
-        key = _digest(arrays, rest)
-        found = context.once(key, LengthControlled, fitted)
     except StatisticsError as error:
         return Measured(None, why=str(error))
     if not prompts.any():
@@ -315,12 +287,3 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
         why = "the penalty shrinks the model's effect to 0: no interval"
         return Measured(found.win_rate / 100.0, why=why)
     return Measured(found.win_rate / 100.0, bounds.low / 100.0, bounds.high / 100.0)
-
-
-def _digest(arrays: Sequence[NDArray[Any]], rest: tuple[object, ...]) -> bytes:
-    """Of everything that a fit comes from."""
-    found = hashlib.blake2b(repr(rest).encode(), digest_size=16)
-    for array in arrays:
-        found.update(f"{array.dtype}{array.shape}".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.digest()

@@ -12,7 +12,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import comparisons, share_of
+from orchestrator.ranking.cells import comparisons, groups, plain_mean, share_of
 
 _COLUMNS = table_columns(
     "model | answers: count | failed: count | exact match: percent",
@@ -32,21 +32,20 @@ class AnswersSummary(Summary[MethodSettings]):
     def summarise(self, context: Context) -> list[Table]:
         """One line a model: answers, failures, exact match with its interval, log-probability."""
         rows: list[list[Cell]] = []
-        for (model,), frame in context.rows.group_by("model", maintain_order=True):
+        for (model,), frame in groups(context.rows, "model"):
             good = frame.filter(pl.col("status") == "ok")
-            checked = good.filter(pl.col("exact_match").is_not_null())
             right = None
-            if len(checked):
-                right = share_of(checked, pl.col("exact_match"), context.confidence_level)
+            if good["exact_match"].count():
+                right = share_of(good, pl.col("exact_match"), context.confidence_level)
             rows.append(
                 [
                     str(model),
                     len(good),
                     len(frame) - len(good),
                     right,
-                    good["mean_logprob"].mean(),  # type: ignore[list-item] # of a column of floats
-                    good["n_tokens"].mean(),  # type: ignore[list-item]
-                    (good["finish_reason"] == "length").cast(pl.Float64).mean(),  # type: ignore[list-item]
+                    plain_mean(good["mean_logprob"]),
+                    plain_mean(good["n_tokens"]),
+                    plain_mean(good["finish_reason"] == "length"),
                 ]
             )
         if not rows:

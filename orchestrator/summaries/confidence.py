@@ -5,7 +5,14 @@ import polars as pl
 from orchestrator.clusters import prompt_words
 from orchestrator.methods.confidence import Confidence, Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
-from orchestrator.ranking.cells import METHODS, mean_of
+from orchestrator.ranking.cells import (
+    METHODS,
+    good_rows,
+    groups,
+    means_by_model,
+    numbered,
+    plain_mean,
+)
 
 _MEASURES = table_columns(
     "model | measure | better | mean: number 4 | answers: count | undefined: count"
@@ -24,27 +31,21 @@ class ConfidenceSummary(Summary[Config]):
     """The mean of each measure by model, and what the measures rest on."""
 
     reads_alone = True
-    reads = _READS
+    reads = ("status",)
     section = "Confidence"
     section_order = 2
 
     def summarise(self, context: Context) -> list[Table]:
         """The measures, then the answers, lists and samples that they were read off."""
-        config, level = self.config, context.confidence_level
+        config = self.config
         if context.rows.is_empty():
             return []
         scores = Confidence(config).scores
-        rows = context.rows_of(context.sources[0], (*_READS, *scores))
-        measures: list[list[Cell]] = []
+        rows = numbered(context, (*_READS, *scores))
+        measures = means_by_model(rows, scores, context.confidence_level)
         read: list[list[Cell]] = []
-        for (model,), group in rows.group_by("model", maintain_order=True):
-            good = group.filter(pl.col("status") == "ok")
-            for name, orientation in scores.items():
-                mean = mean_of(good, pl.col(name), level)
-                undefined = good[name].null_count()
-                better = "+" if orientation > 0 else "-"
-                known = len(good) - undefined
-                measures.append([str(model), name, better, mean, known, undefined])
+        for (model,), group in groups(rows, "model"):
+            good = good_rows(group)
             listed = good.filter(pl.col("n_short").is_not_null())
             n_tokens, n_short = (int(listed[name].sum()) for name in ("n_tokens", "n_short"))
             read.append(
@@ -53,24 +54,17 @@ class ConfidenceSummary(Summary[Config]):
                     len(good),
                     int((good["undefined"] == "empty answer").fill_null(value=False).sum()),
                     len(group) - len(good),
-                    _mean(good["n_tokens"]),
+                    plain_mean(good["n_tokens"]),
                     n_short / n_tokens if n_tokens else None,
-                    _mean(good["p_true_coverage"]),
-                    _mean(good["n_meanings"]),
+                    plain_mean(good["p_true_coverage"]),
+                    plain_mean(good["n_meanings"]),
                 ]
             )
-        basis = prompt_words(rows)
-        notes = _notes(config)
+        basis, notes = prompt_words(rows), _notes(config)
         return [
             make_table("confidence", "Confidence", _MEASURES, measures, basis=basis, notes=notes),
             make_table("confidence.read", "Confidence: what was read", _READ, read, basis=basis),
         ]
-
-
-def _mean(values: pl.Series) -> float | None:
-    """Return the mean, with no interval: it describes the answers and judges no model."""
-    found = values.cast(pl.Float64).mean()
-    return found if isinstance(found, float) else None
 
 
 def _notes(config: Config) -> list[str]:

@@ -11,7 +11,15 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, basis_of, mean_of, n_prompts, share_of, without_n
+from orchestrator.ranking.cells import (
+    METHODS,
+    basis_of,
+    groups,
+    mean_of,
+    n_prompts,
+    share_of,
+    without_n,
+)
 
 _COLUMNS = table_columns(
     "model | compared | exact match: percent | token F1: percent | similarity: percent",
@@ -22,6 +30,7 @@ _COLUMNS = table_columns(
 class ConsistencySummary(Summary[MethodSettings]):
     """Agreement of the answers that a model gives to one question asked several times."""
 
+    reads_alone = True
     reads = (
         "item", "category", "model", "turn", "again", "exact_match", "token_f1", "similarity",
         "status", "cause",
@@ -43,15 +52,14 @@ class ConsistencySummary(Summary[MethodSettings]):
                 without_n(mean_of(part, pl.col("similarity"), level)),
                 n_prompts(part),
             ]
-            for (model, again), part in good.group_by("model", "again", maintain_order=True)
+            for (model, again), part in groups(good, "model", "again")
         ]
         notes = [
             "x: the answer; x1 and x2: answers to the same question, asked a second and a third "
             "time",
             METHODS,
         ]
-        similar = good["similarity"].is_not_null()
-        if not similar.any():
+        if not good["similarity"].count():
             notes.append("similarity: no encoder was named")
         return [
             make_table(

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import polars as pl
-
 from orchestrator.clusters import prompt_words
 from orchestrator.contracts.method import is_judging
 from orchestrator.methods.glass_box import Config, GlassBox
@@ -19,7 +17,15 @@ from orchestrator.plugin import (
     points,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, good_rows, mean_of, numbered, without_n
+from orchestrator.ranking.cells import (
+    METHODS,
+    good_rows,
+    groups,
+    means_by_model,
+    numbered,
+    plain_mean,
+    without_n,
+)
 from orchestrator.ranking.scores import GOLD, align, basis_of
 from orchestrator.tables import measured
 
@@ -39,9 +45,7 @@ class GlassBoxSummary(Summary[Config]):
     """The mean of each by model, with what it rests on and which way is better."""
 
     reads_alone = True
-    by_numbers = True
-    reads = _READS
-    figures_read = ()
+    reads = ("status",)
     section = "Glass-box features"
     section_order = 2
 
@@ -57,18 +61,11 @@ class GlassBoxSummary(Summary[Config]):
         # Over the answers of one model the mean of `combo_of_model` is 0 by construction.
         wanted = [name for name in (*oriented, *bounds) if name != "combo_of_model"]
         rows = numbered(context, (*_READS, *wanted))
-        names = [name for name in wanted if name in rows.columns]
-        features: list[list[Cell]] = []
+        better = {name: oriented.get(name, 0) for name in wanted if name in rows.columns}
+        features = means_by_model(rows, better, context.confidence_level)
         read: list[list[Cell]] = []
-        for (model,), group in rows.group_by("model", maintain_order=True):
+        for (model,), group in groups(rows, "model"):
             good = good_rows(group)
-            for name in names:
-                mean = mean_of(good, pl.col(name), context.confidence_level)
-                better = {1: "+", -1: "-"}.get(oriented.get(name, 0), "")
-                undefined = good[name].null_count()
-                known = len(good) - undefined
-                features.append([str(model), name, better, mean, known, undefined])
-            tokens = good["n_tokens"].cast(pl.Float64).mean()
             read.append(
                 [
                     str(model),
@@ -76,7 +73,7 @@ class GlassBoxSummary(Summary[Config]):
                     int((good["undefined"] == "empty answer").fill_null(value=False).sum()),
                     int(good["truncated"].fill_null(value=False).sum()),
                     len(group) - len(good),
-                    tokens if isinstance(tokens, float) else None,
+                    plain_mean(good["n_tokens"]),
                 ]
             )
         basis, notes, title = prompt_words(rows), _notes(config), "Glass-box features"
@@ -96,9 +93,9 @@ class GlassBoxSummary(Summary[Config]):
         judges = [one for one in context.sources if is_judging(one.method) and one.scores]
         wanted = {one.name: list(one.scores) for one in sources}
         wanted |= {one.name: list(one.scores)[:1] for one in judges[:1]}
-        aligned = align(context, wanted)
+        aligned = align(context, wanted, needs_gold=not judges)
         judged = f"{judges[0].name}.{next(iter(judges[0].scores))}" if judges else ""
-        gold = GOLD if aligned is not None and aligned.gold else judged
+        gold = GOLD if aligned is not None and GOLD in aligned.names else judged
         if aligned is None or gold not in aligned.names:
             return []
         level = context.confidence_level

@@ -15,7 +15,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import comparisons, mean_of, without_n
+from orchestrator.ranking.cells import comparisons, groups, mean_of, plain_mean, without_n
 from orchestrator.ranking.preferences import estimator_table, mass, preferences
 
 _SCORES: Final = table_columns(
@@ -39,29 +39,24 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
         good = context.rows.filter((pl.col("status") == "ok").fill_null(value=False))
         if good.is_empty():
             return []
-        lines: list[list[Cell]] = []
-        for (judge,), rows in good.group_by("judge", maintain_order=True):
-            models = pl.concat([rows["model_a"], rows["model_b"]]).unique(maintain_order=True)
-            for model in models:
-                mine = rows.filter((pl.col("model_a") == model) | (pl.col("model_b") == model))
-                score = pl.when(pl.col("model_a") == model).then("score_a").otherwise("score_b")
-                coverage = mine.select(pl.min_horizontal("coverage_ab", "coverage_ba")).to_series()
-                lines.append(
-                    [
-                        model,
-                        str(judge),
-                        len(mine),
-                        without_n(mean_of(mine, score, context.confidence_level)),
-                        mass(coverage),
-                        (coverage < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
-                        int(mine["n_silent"].sum()),
-                    ]
-                )
-        sides = [
-            good.select(
-                "item", *OVER, "turn", "judge", model=f"model_{side}", score=f"score_{side}"
-            )
+        coverage = pl.min_horizontal("coverage_ab", "coverage_ba")
+        kept = ["item", *OVER, "turn", "judge", "n_silent"]
+        sides = pl.concat(
+            good.select(*kept, model=f"model_{side}", score=f"score_{side}", coverage=coverage)
             for side in ("a", "b")
+        )
+        lines: list[list[Cell]] = [
+            [
+                model,
+                str(judge),
+                len(mine),
+                without_n(mean_of(mine, pl.col("score"), context.confidence_level)),
+                mass(mine["coverage"]),
+                plain_mean(mine["coverage"] < UNRELIABLE_BELOW),
+                int(mine["n_silent"].sum()),
+            ]
+            for (judge,), rows in groups(sides, "judge")
+            for (model,), mine in groups(rows, "model")
         ]
         notes = [
             "mean score: over both orders; the second score of a reply is read after the most "
@@ -77,9 +72,7 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
                 lines,
                 basis=prompt_words(good),
                 notes=notes,
-                comparisons=comparisons(
-                    pl.concat(sides), pl.col("score"), context.confidence_level
-                ),
+                comparisons=comparisons(sides, pl.col("score"), context.confidence_level),
             )
         ]
         for judge_name, found in preferences(context.rows).by_judge():

@@ -25,7 +25,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import mean_of
+from orchestrator.ranking.cells import groups, mean_of
 from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import bootstrap_elo, expected_score
@@ -33,8 +33,8 @@ from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.statistics.resampling import Resampling
-from orchestrator.summaries._peer import Votes, family_tables, read_votes
-from orchestrator.tables import counted_words, measured
+from orchestrator.summaries._peer import Votes, family_tables, pairs_of, read_votes
+from orchestrator.tables import measured
 
 # A report is made in seconds; sequential ratings of more votes take minutes.
 MOST_BATTLES: Final = 300_000
@@ -55,14 +55,12 @@ class PeerEloSummary(Summary[Config]):
     """Ratings from the models' votes, and what else the votes follow."""
 
     bradley_terry = True
-    reads = (
-        "item", "category", "turn", "model_a", "model_b", "judges", "votes", "ties", "undefined",
-        "prefer_a", "f1", "length_a", "length_b", "missing", "n_truncated", "status", "cause",
-    )  # fmt: skip
+    reads_alone = True
+    reads = ("status",)
 
     def summarise(self, context: Context) -> list[Table]:
         """Ratings, win rates, the effect of length, bias by family, nearness to the top model."""
-        votes = read_votes(context.rows)
+        votes = read_votes(context)
         if votes is None:
             return []
         rated = rate(votes.sums, votes.models, confidence_level=context.confidence_level)
@@ -81,27 +79,14 @@ class PeerEloSummary(Summary[Config]):
         ]
 
 
-def _basis(votes: Votes) -> str:
-    prompts = counted_words(votes.n_items, votes.n_prompts)
-    parts = [prompts, f"{len(votes.prompts):,} votes"]
-    if undefined := votes.pairs["undefined"].sum():
-        parts.append(f"{undefined:,} votes undefined")
-    if missing := sum(votes.n_missing.values()):
-        parts.append(f"{missing:,} answers missing")
-    if truncated := votes.pairs.unique(subset=["item", "turn"])["n_truncated"].sum():
-        parts.append(f"{truncated:,} answers truncated for comparison")
-    if votes.n_failed:
-        parts.append(f"{votes.n_failed:,} without votes")
-    return " · ".join(parts)
-
-
 def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int]) -> Table:
     sums = votes.sums
     shares = mean_preferences(sums, context.confidence_level)
     n_votes = sums.model_counts.sum(axis=0)
     # Mean characters of an answer that was compared, by model.
+    pairs = pairs_of(context, "length_a", "length_b")
     sides = [
-        votes.pairs.select("item", "turn", model=f"model_{side}", length=f"length_{side}")
+        pairs.select("item", "turn", model=f"model_{side}", length=f"length_{side}")
         for side in ("a", "b")
     ]
     answers = pl.concat(sides).unique(subset=["item", "turn", "model"], maintain_order=True)
@@ -130,14 +115,14 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
         *rated.notes,
     ]
     title = "Ratings by peers"
-    return make_table("peer_elo", title, _RATINGS, rows, basis=_basis(votes), notes=notes)
+    return make_table("peer_elo", title, _RATINGS, rows, basis=votes.basis, notes=notes)
 
 
 def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) -> list[Table]:
     """Tabulate Elo and wins as published; [] if it was not asked for."""
     if not n_orders:
         return []
-    title, basis = "Elo and wins, as published", _basis(votes)
+    title, basis = "Elo and wins, as published", votes.basis
     n, tied = len(votes.models), votes.preference == 0.5
     wins = np.bincount(votes.first[votes.preference == 1.0], minlength=n)
     wins += np.bincount(votes.second[votes.preference == 0.0], minlength=n)
@@ -181,9 +166,7 @@ def _predicted(votes: Votes, elo: Floats, order: Sequence[int]) -> Table:
     ]
     notes = ["of the ratings as published; the shares of votes are in the table of win rates"]
     title = "Win rates predicted by Elo"
-    return make_table(
-        "peer_elo.elo_wins", title, _PREDICTED, rows, basis=_basis(votes), notes=notes
-    )
+    return make_table("peer_elo.elo_wins", title, _PREDICTED, rows, basis=votes.basis, notes=notes)
 
 
 def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
@@ -206,16 +189,17 @@ def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
     ]
     notes = ["ties count half; intervals: Gaffke's test of a bounded mean, clustered by prompt"]
     title = "Win rates by peers"
-    return make_table("peer_elo.wins", title, _WINS, rows, basis=_basis(votes), notes=notes)
+    return make_table("peer_elo.wins", title, _WINS, rows, basis=votes.basis, notes=notes)
 
 
 def _length(context: Context, votes: Votes) -> Table:
     """Tabulate the relation of votes to the lengths of answers."""
-    longer = (votes.pairs["length_a"] - votes.pairs["length_b"]).to_numpy()[votes.row]
+    pairs = pairs_of(context, "length_a", "length_b", "prefer_a")
+    longer = (pairs["length_a"] - pairs["length_b"]).to_numpy()[votes.row]
     for_longer = np.where(longer > 0, votes.preference, 1.0 - votes.preference)
     apart = longer != 0
     share = clustered_share(*votes.by_prompt(for_longer, apart), context.confidence_level)
-    points = _won_by_answer(votes)
+    points = _won_by_answer(pairs)
     prompts = codes(points[CLUSTER])
     found = correlate(
         points["won"].to_numpy().astype(np.float64),
@@ -234,12 +218,12 @@ def _length(context: Context, votes: Votes) -> Table:
         "read the ratings with care or set beta above 0",
     ]
     title = "Votes and length"
-    return make_table("peer_elo.length", title, _LENGTH, rows, basis=_basis(votes), notes=notes)
+    return make_table("peer_elo.length", title, _LENGTH, rows, basis=votes.basis, notes=notes)
 
 
-def _won_by_answer(votes: Votes) -> pl.DataFrame:
+def _won_by_answer(pairs: pl.DataFrame) -> pl.DataFrame:
     """One row an answer: the share of votes it won, and its length over the item's mean."""
-    defined = votes.pairs.filter(pl.col("prefer_a").is_not_null())
+    defined = pairs.filter(pl.col("prefer_a").is_not_null())
     sides = [
         defined.select(
             "item",
@@ -260,7 +244,8 @@ def _won_by_answer(votes: Votes) -> pl.DataFrame:
 def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: float | None) -> Table:
     """The others by the mean F1 of their answers with those of the model that is rated best."""
     top = votes.models[order[0]]
-    near = votes.pairs.filter((pl.col("model_a") == top) | (pl.col("model_b") == top))
+    pairs = pairs_of(context, "f1")
+    near = pairs.filter((pl.col("model_a") == top) | (pl.col("model_b") == top))
     other = pl.when(pl.col("model_a") == top).then(pl.col("model_b")).otherwise(pl.col("model_a"))
     by_item = (
         near.with_columns(other=other, f1=pl.col("f1").fill_nan(None))
@@ -269,14 +254,14 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: flo
     )
     found = [
         (str(model), mean_of(frame, pl.col("f1"), context.confidence_level))
-        for (model,), frame in by_item.group_by("other", maintain_order=True)
+        for (model,), frame in groups(by_item, "other")
     ]
     found.sort(key=lambda pair: (pair[1].value is None, -(pair[1].value or 0.0), pair[0]))
     notes = [f"top model: {top}; mean over prompts, Student's t"]
     if baseline is not None:
         notes.append(f"similarities are rescaled by the baseline {baseline}")
     title = "Similarity to the top model"
-    basis = _basis(votes)
+    basis = votes.basis
     return make_table("peer_elo.nearest", title, _NEAREST, found, basis=basis, notes=notes)
 
 

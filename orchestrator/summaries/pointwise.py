@@ -8,8 +8,8 @@ from orchestrator.clusters import prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
-from orchestrator.ranking.cells import comparisons, mean_of, numbered, without_n
-from orchestrator.ranking.preferences import estimator_table, mass, preferences, rates_table
+from orchestrator.ranking.cells import comparisons, groups, mean_of, numbered, plain_mean, without_n
+from orchestrator.ranking.preferences import decisions_of, estimator_table, mass, rates_table
 
 _SCORES: Final = table_columns(
     "model | judge | rated: count | failed: count | mean score: number 2",
@@ -20,42 +20,37 @@ _READINGS: Final = table_columns(
     "only bounded: count | traces without a score: count",
 )
 _READS: Final = (
-    "item", "category", "model", "judge", "turn", "p", "mean", "mode", "median",
-    "first_percentile", "entropy", "coverage", "exact", "n_silent", "status",
+    "item", "model", "judge", "turn", "mean", "mode", "median", "first_percentile", "entropy",
+    "coverage", "exact", "n_silent", "status",
 )  # fmt: skip
-_COMPARED: Final = ("item", "category", "model", "judge", "turn", "p", "coverage", "status")
 
 
 class PointwiseRatingSummary(Summary[Config]):
     """Mean scores, and models compared by their score distributions."""
 
     reads_alone = True
-    by_numbers = True
-    reads = _READS
+    reads = ("coverage", "status")
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
         if context.rows.is_empty():
             return []
-        told = numbered(context, [name for name in _READS if name not in ("p", "category")])
+        told = numbered(context, _READS)
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []
-        for judge, model in told.select("judge", "model").unique(maintain_order=True).iter_rows():
-            # One at a time: all groups together would be all rows once more.
-            group = told.filter(pl.col("judge") == judge, pl.col("model") == model)
+        for (judge, model), group in groups(told, "judge", "model"):
             names, good = [str(model), str(judge)], group.filter(pl.col("status") == "ok")
             mean = without_n(
                 mean_of(good, pl.col("mean"), context.confidence_level, self.config.scale)
             )
-            # Of columns of floats
-            locations = [good[one].mean() for one in ("mode", "median", "first_percentile")]
-            scores.append([*names, len(good), len(group) - len(good), mean, *locations])  # type: ignore[list-item]
+            locations = [plain_mean(good[one]) for one in ("mode", "median", "first_percentile")]
+            scores.append([*names, len(good), len(group) - len(good), mean, *locations])
             readings.append(
                 [
                     *names,
-                    good["entropy"].mean(),  # type: ignore[list-item] # of a column of floats
+                    plain_mean(good["entropy"]),
                     mass(good["coverage"]),
-                    (good["coverage"] < UNRELIABLE_BELOW).mean(),  # type: ignore[list-item]
+                    plain_mean(good["coverage"] < UNRELIABLE_BELOW),
                     int((~good["exact"]).sum()),
                     int(good["n_silent"].sum()),
                 ]
@@ -88,10 +83,8 @@ class PointwiseRatingSummary(Summary[Config]):
                 "pointwise.readings", "Readings of the judge", _READINGS, readings, notes=[low]
             ),
         ]
-        # Distributions are read when nothing else is held any more.
         del told
-        rows = numbered(context, _COMPARED)
-        for judge_name, found in preferences(rows, as_decisions=True).by_judge():
+        for judge_name, found in decisions_of(context).by_judge():
             tables.append(rates_table(found, context, "pointwise", judge_name))
             tables.append(estimator_table(found, "pointwise", judge_name))
         return tables

@@ -31,14 +31,16 @@ from orchestrator.ranking.cells import (
     basis_of,
     comparisons,
     good_rows,
+    groups,
     mean_of,
     n_prompts,
     numbered,
+    plain_mean,
     prompts_of,
     without_n,
 )
 from orchestrator.statistics.bounded_mean import METHOD
-from orchestrator.statistics.confidence import Confidence, Gaps, confidence, duel
+from orchestrator.statistics.confidence import Confidence, confidence, duel
 from orchestrator.tables import measured
 
 _BINS: Final = 40
@@ -52,7 +54,7 @@ def gap_figures(context: Context) -> list[Figure]:
     """Return the distribution of d, and confidence at any threshold."""
     if context.rows.is_empty():
         return []
-    good = context.rows.filter(pl.col("status") == "ok")
+    good = good_rows(numbered(context, ("item", "model", "status", "d", "unchanged")))
     known = good.filter(pl.col("d").is_finite())
     if known.is_empty():
         return []
@@ -67,7 +69,7 @@ def _gaps(method: str, rows: pl.DataFrame) -> Figure:
     edges = np.linspace(low, high if high > low else low + 1e-3, _BINS + 1)
     lines: list[list[Any]] = []
     drawn: list[dict[str, Any]] = []
-    for (model,), part in rows.group_by("model", maintain_order=True):
+    for (model,), part in groups(rows, "model"):
         values = part["d"].to_numpy()
         changed = part.filter(~pl.col("unchanged"))["d"].to_numpy()
         counts = np.histogram(np.clip(changed, edges[0], edges[-1]), edges)[0]
@@ -121,9 +123,9 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
     deltas = np.unique(np.append(np.round(spaced, 4), _PUBLISHED))
     lines: list[list[Any]] = []
     drawn: list[dict[str, Any]] = []
-    for (model,), part in rows.group_by("model", maintain_order=True):
-        gaps = Gaps(part["d"].fill_null(np.nan).to_numpy(), prompts_of(part))
-        for one in confidence(gaps, deltas.tolist(), level):
+    for (model,), part in groups(rows, "model"):
+        d = part["d"].fill_null(np.nan).to_numpy()
+        for one in confidence(d, prompts_of(part), deltas.tolist(), level):
             shown = cell(one.published)
             lines.append([str(model), one.delta, shown])
             share = numbers.maybe(shown.value, numbers.percent)
@@ -179,9 +181,7 @@ class ProbDiffSummary(Summary[Config]):
     """Mean d, confidence at each threshold, wins between models, and what to distrust."""
 
     reads_alone = True
-    by_numbers = True
-    reads = _READS
-    figures_read = ("item", "model", "status", "d", "unchanged")
+    reads = ("status",)
     section = "ProbDiff"
     section_order = 1
 
@@ -218,7 +218,7 @@ class ProbDiffSummary(Summary[Config]):
 
 
 def _by_model(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
-    return [(str(name), group) for (name,), group in rows.group_by("model", maintain_order=True)]
+    return [(str(name), group) for (name,), group in groups(rows, "model")]
 
 
 def found_by_model(
@@ -228,14 +228,12 @@ def found_by_model(
     deltas = tuple(dict.fromkeys(config.deltas))
     return {
         model: confidence(
-            Gaps(
-                group["d"].fill_null(np.nan).to_numpy(),
-                prompts_of(group),
-                ~group["unchanged"].to_numpy(),
-                group["category"].fill_null(_NO_CATEGORY).to_list(),
-            ),
+            group["d"].fill_null(np.nan).to_numpy(),
+            prompts_of(group),
             deltas,
             confidence_level,
+            changed=~group["unchanged"].to_numpy(),
+            categories=group["category"].fill_null(_NO_CATEGORY).to_list(),
         )
         for model, group in _by_model(good)
     }
@@ -259,7 +257,7 @@ def _models(
                 without_n(mean_of(known, pl.col("d"), level)),
                 Measured(None, why="all failed") if main is None else _published(main),
                 None if main is None else without_n(_over_changed(main)),
-                known["unchanged"].mean(),  # type: ignore[list-item] # of a column of flags
+                plain_mean(known["unchanged"]),
                 known["d"].null_count(),
             ]
         )

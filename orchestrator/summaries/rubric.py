@@ -7,19 +7,28 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
+from orchestrator.clusters import CLUSTER, codes, prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.judgment.rubric import HIGHEST
 from orchestrator.methods.rubric import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
-from orchestrator.ranking.cells import comparisons, mean_of, numbered, order_words, without_n
+from orchestrator.ranking.cells import (
+    comparisons,
+    groups,
+    mean_of,
+    numbered,
+    order_words,
+    plain_mean,
+    without_n,
+)
 from orchestrator.ranking.preferences import (
     decided,
+    decisions_of,
     estimator_table,
     mass,
-    preferences,
     rates_table,
 )  # fmt: skip
+from orchestrator.ranking.scores import packed
 from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.means import levelled
@@ -44,77 +53,82 @@ _WEIGHTS: Final = table_columns(
     "judge | weights | largest change of a mean: number 1 | other winner: percent",
     "order of the models",
 )
-_READS: Final = (
-    "item", "category", "model", "judge", "turn", "mean", "std", "std_high", "p", "coverage",
-    "criteria", "weights", "criteria_mean", "criteria_std", "criteria_coverage", "status",
-    "cause",
-)  # fmt: skip
+_UNIT: Final = ("item", "model", "judge", "turn", "status")
+_READS: Final = (*_UNIT, "mean", "std", "std_high", "coverage", "cause")
+_PARTS: Final = {
+    "weight": "weights", "mean": "criteria_mean", "std": "criteria_std",
+    "coverage": "criteria_coverage",
+}  # fmt: skip
 
 
 class RubricSummary(Summary[Config]):
     """Scores by the rubric and by each criterion, and what the criteria add to one another."""
 
     reads_alone = True
-    by_numbers = True
-    reads = _READS
+    reads = ("coverage", "status")
 
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate scores, criteria, correlations and weights; then win rates and ratings."""
         if context.rows.is_empty():
             return []
-        rows = numbered(context, _READS)
-        criteria = _criteria(rows, [one.name for one in self.config.criteria])
-        tables = [_scores(rows, context), _by_criterion(rows, criteria, context)]
-        if len(criteria) > 1:
-            tables += [_correlations(criteria, context), _effects(criteria)]
-        for judge, found in preferences(rows).by_judge():
+        names = [one.name for one in self.config.criteria]
+        n_read = pl.col("criteria_mean").list.len()
+        rows = numbered(context, _READS, is_asked=n_read > len(names))
+        readings = {name: _read_of(at) for at, name in enumerate(names)}
+        if rows["is_asked"].any():
+            readings[CHECKLIST] = _read_of_checklist(len(names))
+        tables = [_scores(rows, context)]
+        basis = prompt_words(rows)
+        del rows
+        tables.append(_by_criterion(context, readings, basis))
+        if len(readings) > 1:
+            both = {
+                f"{part} {name}": made[part]
+                for name, made in readings.items()
+                for part in ("mean", "weight")
+            }
+            first = next(iter(readings.values()))
+            rows = numbered(context, _UNIT, is_read=first["n_missing"], **both)
+            rows = rows.drop_nulls("is_read")
+            tables += [_correlations(rows, [*readings], context), _effects(rows, [*readings])]
+            del rows
+        for judge, found in decisions_of(context).by_judge():
             tables.append(rates_table(found, context, "rubric", judge))
             tables.append(estimator_table(found, "rubric", judge))
         return tables
 
 
-def _criteria(rows: pl.DataFrame, names: Sequence[str]) -> dict[str, pl.DataFrame]:
-    """Return the readings of each criterion, and of the questions of a checklist together.
+def _read_of(at: int) -> dict[str, pl.Expr]:
+    """Return what is read of a criterion: its mean is null where its verdict is missing."""
+    found = {name: pl.col(column).list.get(at) for name, column in _PARTS.items()}
+    is_known = pl.col(_PARTS["mean"]).is_not_null()
+    return found | {"n_missing": pl.when(is_known).then(found["mean"].is_null().cast(pl.Int64))}
 
-    Columns weight, mean (null where missing), std, coverage and n_missing, beside those of a unit.
-    The mean of a checklist is that of its questions, and missing where one of them is.
+
+def _read_of_checklist(begin: int) -> dict[str, pl.Expr]:
+    """Return the same of the questions of an item together; null where none were asked.
+
+    The mean is that of the questions, and missing where one of them is.
     """
-    unit = ("item", *OVER, "model", "judge", "turn", "status")
-    read = rows.filter(pl.col("criteria").is_not_null())
-    found = {}
-    for at, name in enumerate(names):
-        mean = pl.col("criteria_mean").list.get(at)
-        found[name] = read.select(
-            *unit,
-            weight=pl.col("weights").list.get(at),
-            mean=mean,
-            std=pl.col("criteria_std").list.get(at),
-            coverage=pl.col("criteria_coverage").list.get(at),
-            n_missing=mean.is_null().cast(pl.Int64),
-        )
-    rest = pl.col("criteria").list.len() - len(names)
-    asked = read.filter(rest > 0)
-    if len(asked):
-        mean = pl.col("criteria_mean").list.slice(len(names))
-        coverage = pl.col("criteria_coverage").list.slice(len(names))
-        n_missing = mean.list.eval(pl.element().is_null()).list.sum().cast(pl.Int64)
-        found[CHECKLIST] = asked.select(
-            *unit,
-            weight=pl.col("weights").list.slice(len(names)).list.sum(),
-            mean=pl.when(n_missing == 0).then(mean.list.mean()),
-            std=pl.lit(None, pl.Float64),
-            coverage=coverage.list.min(),
-            n_missing=n_missing,
-        )
-    return found
+    found = {name: pl.col(column).list.slice(begin) for name, column in _PARTS.items()}
+    mean = found["mean"]
+    n_missing = mean.list.eval(pl.element().is_null()).list.sum().cast(pl.Int64)
+    made = {
+        "weight": found["weight"].list.sum(),
+        "mean": pl.when(n_missing == 0).then(mean.list.mean()),
+        "std": pl.lit(None, pl.Float64),
+        "coverage": found["coverage"].list.min(),
+        "n_missing": n_missing,
+    }
+    return {name: pl.when(mean.list.len() > 0).then(one) for name, one in made.items()}
 
 
 def _scores(rows: pl.DataFrame, context: Context) -> Table:
     lines: list[list[Cell]] = []
-    for (judge, model), group in rows.group_by("judge", "model", maintain_order=True):
+    for (judge, model), group in groups(rows, "judge", "model"):
         good = group.filter(pl.col("status") == "ok")
         mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level, _ENDS))
-        spreads = [_plain_mean(good[name]) for name in ("std", "std_high")]
+        spreads = [plain_mean(good[name]) for name in ("std", "std_high")]
         n_failed = len(group) - len(good)
         names = [str(model), str(judge)]
         lines.append([*names, len(good), n_failed, mean, *spreads, mass(good["coverage"])])
@@ -138,23 +152,23 @@ def _scores(rows: pl.DataFrame, context: Context) -> Table:
 
 
 def _by_criterion(
-    rows: pl.DataFrame, criteria: Mapping[str, pl.DataFrame], context: Context
+    context: Context, readings: Mapping[str, Mapping[str, pl.Expr]], basis: str
 ) -> Table:
     lines: list[list[Cell]] = []
-    for name, read in criteria.items():
-        for (judge, model), group in read.group_by("judge", "model", maintain_order=True):
+    for name, made in readings.items():
+        read = numbered(context, _UNIT, **made).drop_nulls("n_missing")
+        for (judge, model), group in groups(read, "judge", "model"):
             mean = mean_of(group, pl.col("mean"), context.confidence_level, _ENDS)
-            low = (group["coverage"] < UNRELIABLE_BELOW).mean()
             lines.append(
                 [
                     str(model),
                     str(judge),
                     name,
-                    _plain_mean(group["weight"]),
+                    plain_mean(group["weight"]),
                     without_n(mean),
-                    _plain_mean(group["std"]),
+                    plain_mean(group["std"]),
                     mass(group["coverage"].drop_nulls()),
-                    low,  # type: ignore[list-item] # of a column of floats
+                    plain_mean(group["coverage"] < UNRELIABLE_BELOW),
                     int(group["n_missing"].sum()),
                 ]
             )
@@ -165,30 +179,23 @@ def _by_criterion(
         f"{UNRELIABLE_BELOW:g}",
         "missing: answers without a verdict on the criterion; they are in no mean",
     ]
-    if CHECKLIST in criteria:
+    if CHECKLIST in readings:
         notes.append(
             "checklist: mean probability of the better answers to an item's questions; its "
             "coverage is the least of them, and missing counts questions"
         )
-    basis = prompt_words(rows)
     return make_table(
         "rubric.criteria", "Each criterion", _CRITERIA, lines, basis=basis, notes=notes
     )
 
 
-def _correlations(criteria: Mapping[str, pl.DataFrame], context: Context) -> Table:
-    keys = ["item", "model", "judge", "turn"]
+def _correlations(rows: pl.DataFrame, names: Sequence[str], context: Context) -> Table:
     lines: list[list[Cell]] = []
-    for one, other in combinations(criteria, 2):
-        both = (
-            criteria[one]
-            .select(*keys, *OVER, first="mean")
-            .join(criteria[other].select(*keys, second="mean"), on=keys, maintain_order="left")
-        )
-        for (judge,), group in both.group_by("judge", maintain_order=True):
+    for one, other in combinations(names, 2):
+        for (judge,), group in groups(rows, "judge"):
             found = correlate(
-                _floats(group["first"]),
-                _floats(group["second"]),
+                _floats(group[f"mean {one}"]),
+                _floats(group[f"mean {other}"]),
                 codes(group[CLUSTER]),
                 confidence_level=context.confidence_level,
             )
@@ -203,21 +210,13 @@ def _correlations(criteria: Mapping[str, pl.DataFrame], context: Context) -> Tab
     )
 
 
-def _effects(criteria: Mapping[str, pl.DataFrame]) -> Table:
+def _effects(rows: pl.DataFrame, names: Sequence[str]) -> Table:
     """Return the order of models by other weights: equal ones, and without each criterion."""
-    keys = ["item", "model", "judge", "turn"]
-    names = list(criteria)
-    joined = criteria[names[0]].select(*keys, m0="mean", w0="weight")
-    for at, name in enumerate(names[1:], 1):
-        more = criteria[name].select(
-            *keys, pl.col("mean").alias(f"m{at}"), pl.col("weight").alias(f"w{at}")
-        )
-        joined = joined.join(more, on=keys, maintain_order="left")
     lines: list[list[Cell]] = []
-    for (judge,), group in joined.drop_nulls().group_by("judge", maintain_order=True):
+    for (judge,), group in groups(rows.drop_nulls(), "judge"):
         means, weights = (
-            group.select(f"{letter}{at}" for at in range(len(names))).to_numpy().astype(np.float64)
-            for letter in "mw"
+            group.select(f"{part} {name}" for name in names).to_numpy().astype(np.float64)
+            for part in ("mean", "weight")
         )
         given = _weighted(means, weights)
         others = {"as given": weights}
@@ -248,23 +247,23 @@ def _effect(group: pl.DataFrame, given: Floats, other: Floats) -> list[Cell]:
         pl.col("given").mean(), pl.col("other").mean()
     )
     change = (by_model["other"] - by_model["given"]).abs().max()
-    paired = both.join(both, on=["item", "turn"], suffix="_b").filter(
-        pl.col("model").cast(pl.String) < pl.col("model_b").cast(pl.String)
-    )
-    signs = [
-        decided(paired[f"{name}"].to_numpy() - paired[f"{name}_b"].to_numpy())
-        for name in ("given", "other")
-    ]
-    differ = float((signs[0] != signs[1]).mean()) if len(paired) else None
+    points = packed(both, ("item", "turn"))
+    models = sorted(map(str, by_model["model"]))
+    of_model = both["model"].cast(pl.Enum(models)).to_physical().to_numpy()
+    places = codes(points), of_model
+    values = np.full((2, int(places[0].max(initial=-1)) + 1, len(models)), np.nan)
+    for at, name in enumerate(("given", "other")):
+        values[at][places] = both[name].to_numpy()
+    n_differ = n_pairs = 0
+    for first, second in combinations(range(len(models)), 2):
+        signs = decided(values[:, :, first] - values[:, :, second])
+        signs = signs[:, ~np.isnan(signs[0])]
+        n_differ += int((signs[0] != signs[1]).sum())
+        n_pairs += signs.shape[1]
+    differ = n_differ / n_pairs if n_pairs else None
     means = levelled(by_model["other"].to_numpy(), 100.0)
     order = order_words(means, [str(model) for model in by_model["model"]])
     return [float(change) if isinstance(change, float) else None, differ, order]
-
-
-def _plain_mean(values: pl.Series) -> float | None:
-    """Return the mean, with no interval: it describes the judgments and compares no models."""
-    found = values.mean()
-    return found if isinstance(found, float) else None
 
 
 def _floats(values: pl.Series) -> Floats:

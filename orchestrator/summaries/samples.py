@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import OVER
+from orchestrator.clusters import OVER, codes
 from orchestrator.plugin import (
     Cell,
     Column,
@@ -15,7 +15,17 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, basis_of, comparisons, mean_of, share_of, without_n
+from orchestrator.ranking.cells import (
+    METHODS,
+    basis_of,
+    comparisons,
+    good_rows,
+    groups,
+    mean_of,
+    numbered,
+    share_of,
+    without_n,
+)
 
 _PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
 _MODELS = table_columns(
@@ -24,31 +34,25 @@ _MODELS = table_columns(
 )
 _CURVES = (Column("model"), *(Column(f"{at} %", "number") for at in _PERCENTILES))
 
+_READS = ("item", "model", "turn", "ell", "exact_match", "status")
+
 
 class SamplesSummary(Summary[MethodSettings]):
     """Variation of the mean log-probability of answers to one question, and its curve."""
 
     reads_alone = True
-    reads = (
-        "item", "category", "model", "turn", "ell", "exact_match", "status", "cause",
-    )  # fmt: skip
+    reads = ("status",)
 
     def summarise(self, context: Context) -> list[Table]:
         """One line a model: level, variance within a question, repeated texts; then the curves."""
-        rows = context.rows
-        if rows.is_empty():
+        if context.rows.is_empty():
             return []
-        good, level = rows.filter(pl.col("status") == "ok"), context.confidence_level
-        # Different texts to a question, by their hashes.
-        parts = [
-            part.filter(pl.col("status") == "ok").select("model", "item", pl.col("text").hash())
-            for part in context.slices_of(context.sources[0], ("model", "item", "text", "status"))
-        ]
-        counts = pl.concat(parts).unique().group_by("model").len() if parts else pl.DataFrame()
-        distinct = dict(counts.iter_rows())
+        # Different texts to a question are told apart by their hashes.
+        rows = numbered(context, _READS, text=pl.col("text").hash())
+        good, level = good_rows(rows), context.confidence_level
         lines: list[list[Cell]] = []
         curves: list[list[Cell]] = []
-        for (model,), group in good.group_by("model", maintain_order=True):
+        for (model,), group in groups(good, "model"):
             of_question = group.group_by("item", *OVER, maintain_order=True).agg(
                 variance=pl.col("ell").drop_nulls().var(ddof=1)
             )
@@ -60,21 +64,13 @@ class SamplesSummary(Summary[MethodSettings]):
                     str(model),
                     without_n(mean_of(group, pl.col("ell"), level)),
                     without_n(mean_of(of_question, pl.col("variance"), level)),
-                    distinct[model] / len(group),
+                    group.select("item", "text").n_unique() / len(group),
                     right,
                     len(group),
                     group["ell"].null_count(),
                 ]
             )
-            of_questions = [
-                np.percentile(values.to_numpy(), _PERCENTILES)
-                for (_,), part in group.group_by("item", maintain_order=True)
-                if len(values := part["ell"].drop_nulls())
-            ]
-            curve: list[Cell] = [Measured(None, why="no ell")] * len(_PERCENTILES)
-            if of_questions:
-                curve = [float(value) for value in np.mean(of_questions, axis=0)]
-            curves.append([str(model), *curve])
+            curves.append([str(model), *_curve(group)])
         notes = [
             "ell: mean log-probability per token, in nats; variance: of ell within a question, "
             "mean over questions; expected to be smaller for better models",
@@ -102,3 +98,19 @@ class SamplesSummary(Summary[MethodSettings]):
                 ],
             ),
         ]
+
+
+def _curve(rows: pl.DataFrame) -> list[Cell]:
+    """Return percentiles of the samples of a question, mean over questions."""
+    known = rows.select("item", "ell").drop_nulls("ell").sort("item", "ell")
+    if known.is_empty():
+        return [Measured(None, why="no ell")] * len(_PERCENTILES)
+    values, counts = known["ell"].to_numpy(), np.bincount(codes(known["item"]))
+    first = np.cumsum(counts) - counts
+    found: list[Cell] = []
+    for percentile in _PERCENTILES:
+        place = percentile / 100.0 * (counts - 1)
+        low = place.astype(np.int64)
+        below, above = values[first + low], values[first + np.minimum(low + 1, counts - 1)]
+        found.append(float((below + (above - below) * (place - low)).mean()))
+    return found

@@ -191,7 +191,9 @@ def _observe(
         return tokens
     entries, span, own = tokens.entries, tokens.span, tokens.own
     if not reading.ids and entries and entries[0].id is not None:
-        _drop_ids(entries)
+        for entry in entries:
+            for one in (entry, *getattr(entry, "top_logprobs", ())):
+                one.id = None
     values = logprob_array([entry.logprob for entry in entries])
     if isinstance(values, Failure):
         return values
@@ -217,13 +219,6 @@ def _observe(
     if ids is None and offsets is None:
         named, names = _joined(own, names)
     return _Observed(ids, values, top, offsets, span.start or None, named, names)
-
-
-def _drop_ids(entries: list[Any]) -> None:
-    for entry in entries:
-        entry.id = None
-        for one in getattr(entry, "top_logprobs", ()):
-            one.id = None
 
 
 def _joined(tokens: list[bytes], names: tuple[bytes, ...]) -> tuple[IntArray, tuple[bytes, ...]]:

@@ -10,7 +10,7 @@ from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
-from orchestrator.judgment.pointwise import compare_scores
+from orchestrator.judgment.pointwise import compare_scores, score_table
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.ranking.preferences import preferences
 from orchestrator.statistics.judgments import davidson
@@ -183,7 +183,8 @@ def test_errors_count_how_sure_a_verdict_is_and_compare_it_with_the_mode():
     }
     assert found["mode"]["mean squared error"].value == pytest.approx(4 / 16)
     assert found["mode"]["minus that of the mode"] is None
-    mean = compare_scores([around(7.0)], [around(3.0)])["mean"].item()
+    table = score_table([around(7.0), around(3.0)])
+    mean = compare_scores(table, np.array([0]), np.array([1]))["mean"].item()
     error = (12 * (1 - mean) ** 2 + 4 * (1 + mean) ** 2) / 4 / 16
     assert found["mean"]["mean squared error"].value == pytest.approx(error)
     change = found["mean"]["minus that of the mode"]

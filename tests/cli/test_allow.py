@@ -14,7 +14,7 @@ from orchestrator.view.library import Run
 from tests.cli.test_broken_plugins import METHOD
 
 SUMMARY = """
-from orchestrator.contracts.summary import Summary
+from orchestrator.contracts.method import Summary
 from orchestrator.tables import Table
 class Told(Summary):
     def summarise(self, context):

@@ -12,7 +12,7 @@ class Mine(Answers):
     frame = "answers"
     """
 ANALYSIS = """
-from orchestrator.contracts.summary import Analysis
+from orchestrator.contracts.method import Analysis
 class Mine(Analysis):
     # An analysis of a user.
     """
@@ -214,7 +214,7 @@ def test_other_broken_plug_ins_are_faults_too(command, recipe, plugin, family, t
 def test_good_plug_ins_of_every_family_run_and_are_reported(command, recipe, plugin, here):
     server = {"server": plugin(f"{SERVER}    backend = {plugin(BACKEND)!r}\n")}
     summary = """
-from orchestrator.contracts.summary import Summary
+from orchestrator.contracts.method import Summary
 from orchestrator.tables import Table
 class Told(Summary):
     def summarise(self, context):
@@ -260,7 +260,7 @@ def test_code_that_is_not_allowed_is_refused_and_every_command_that_says_so_allo
 
 def test_a_summary_that_raises_is_a_note_and_hides_no_other_table(command, recipe, plugin):
     summary = """
-from orchestrator.contracts.summary import Summary
+from orchestrator.contracts.method import Summary
 class Told(Summary):
     def summarise(self, context): return 1 / 0
 """

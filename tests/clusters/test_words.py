@@ -11,8 +11,7 @@ from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.report.generic import generic_json
 from orchestrator.report.html.page import all_figures
 from orchestrator.report.html.ranked import of_ranking
-from orchestrator.report.markdown import ranking_markdown
-from orchestrator.report.tables import ranking
+from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.words import ranking_json
 from orchestrator.runner.results.tables import all_sources, summarise
 from orchestrator.tables import Column, Measured, cell_text
@@ -42,7 +41,7 @@ def test_a_ranking_counts_items_and_clusters(analysis):
 
 def test_every_format_of_a_ranking_says_it(analysis):
     console = Console(width=120, file=io.StringIO())
-    console.print(ranking(analysis))
+    console.print(ranking_text(analysis))
     assert isinstance(console.file, io.StringIO)
     said = (console.file.getvalue(), ranking_markdown(analysis), of_ranking(analysis, [])[0].basis)
     assert ["72 prompts in 24 clusters" in one for one in said] == [True] * 3

@@ -25,13 +25,13 @@ def test_a_split_of_the_hub_is_fetched_file_by_file(web):
 
 def test_a_split_that_is_not_there_is_an_error_that_lists_those_that_are(web):
     web.files[API] = json.dumps({"default": {"train": ["a"], "dev": ["b"]}}).encode()
-    with pytest.raises(DatasetError, match="no split 'test'; there are train, dev"):
+    with pytest.raises(DatasetError, match="no split 'test'; available: train, dev"):
         opened("huggingface", repository=REPOSITORY)
 
 
 def test_of_several_configs_one_must_be_named(web):
     web.files[API] = json.dumps({"a": {"test": ["x"]}, "b": {"test": ["x"]}}).encode()
-    with pytest.raises(DatasetError, match="say which 'config'; there are a, b"):
+    with pytest.raises(DatasetError, match="set 'config'; available: a, b"):
         opened("huggingface", repository=REPOSITORY)
 
 

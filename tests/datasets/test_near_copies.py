@@ -72,7 +72,7 @@ def test_near_copies_of_every_kind_are_found(kind):
     text, n_groups = KINDS[kind]
     found = near_copies(numbered(text(n) for n in range(60)))
     assert found is not None
-    assert (found.n_alike, len(found.groups), found.n_clusters) == (60, n_groups, n_groups)
+    assert (found.n_alike, found.n_items, len(found.groups)) == (60, 60, n_groups)
     size = 60 // n_groups
     assert found.widening == pytest.approx(size**0.5)
     assert f"60 prompts are {n_groups} clusters" in found.words()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.judgment.pointwise import compare_scores, summarise_scores
+from orchestrator.judgment.pointwise import compare_scores, describe_scores, score_table
 
 REFERENCE = {
     "mode": "diff_mode",
@@ -20,6 +20,7 @@ REFERENCE = {
     "superiority": "diff_probsup",
 }
 FIELDS = tuple(REFERENCE)
+FIRST, SECOND = np.array([0]), np.array([1])
 
 
 @st.composite
@@ -30,7 +31,7 @@ def pairs(draw):
 
 
 def values(one, two):
-    result = compare_scores([one], [two])
+    result = compare_scores(score_table([one, two]), FIRST, SECOND)
     return {name: float(result[name][0]) for name in FIELDS}
 
 
@@ -64,15 +65,13 @@ def test_certain_best_against_certain_worst():
 
 def test_nan_stays_nan():
     assert all(math.isnan(v) for v in values([math.nan, 1.0], [0.5, 0.5]).values())
-    assert np.isnan(summarise_scores([[math.nan, 1.0]], [1, 2])["mode"]).all()
+    assert np.isnan(score_table([[math.nan, 1.0]])["mean"]).all()
 
 
-@pytest.mark.parametrize(("one", "two"), [([[1.0]], [[1.0]]), ([[0.5, 0.5]], [[0.2, 0.3, 0.5]])])
-def test_shapes_that_do_not_fit_are_refused(one, two):
+@pytest.mark.parametrize("p", [[[1.0]], [0.5, 0.5], []])
+def test_shapes_that_do_not_fit_are_refused(p):
     with pytest.raises(StatisticsError):
-        compare_scores(one, two)
-    with pytest.raises(StatisticsError):
-        summarise_scores(one, [1.0, 2.0, 3.0, 4.0])
+        score_table(p)
 
 
 @pytest.mark.parametrize("case", ["judge.pointwise.1", "judge.pointwise.3"])
@@ -94,17 +93,17 @@ def test_published_comparison_of_a_split_with_a_certain_middle():
 def test_reference_summary_of_scores(reference):
     inputs, outputs = reference("judge.blog.1")
     weights = np.exp(inputs["logits"])
-    result = summarise_scores([weights / weights.sum()], inputs["scores"])
+    result = describe_scores((weights / weights.sum()).tolist(), inputs["scores"])
     names = {
         "mode": "mode",
         "mean": "mean",
         "median": "median",
-        "variance": "variance",
         "entropy": "entropy_nats",
         "lower_semideviation": "lower_semidev",
     }
     for ours, theirs in names.items():
-        assert result[ours][0] == pytest.approx(outputs[theirs], abs=1e-9), ours
+        assert result[ours] == pytest.approx(outputs[theirs], abs=1e-9), ours
+    assert result["std"] ** 2 == pytest.approx(outputs["variance"], abs=1e-9)
 
 
 @given(st.integers(2, 101), st.data())
@@ -115,9 +114,9 @@ def test_modes_whose_means_are_equal_are_ties_on_every_scale(n_scores, data):
     p = np.zeros((2, n_scores))
     for row, scores in zip(p, sets, strict=True):
         row[scores] = 1.0 / len(scores)
-    found = compare_scores(p[:1], p[1:])
+    found = compare_scores(score_table(p), FIRST, SECOND)
     one, two = (Fraction(sum(scores), len(scores)) for scores in sets)
     assert found["mode"][0] == (one > two) - (one < two)
-    mirrored = compare_scores(p[:1], p[:1, ::-1])
+    mirrored = compare_scores(score_table([p[0], p[0, ::-1]]), FIRST, SECOND)
     middle = Fraction(n_scores - 1, 2)
     assert mirrored["mode"][0] == (one > middle) - (one < middle)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import StatisticsError
 from orchestrator.judgment import pairwise
 from orchestrator.judgment.distribution import from_logprobs, mixture
-from orchestrator.judgment.pointwise import compare_scores, describe_scores, summarise_scores
+from orchestrator.judgment.pointwise import compare_scores, describe_scores, score_table
 from tests.oracles import pairwise as oracle
 
 weights = st.lists(st.integers(0, 8), min_size=2, max_size=11).filter(any)
@@ -24,10 +24,11 @@ def spread(row):
 @given(weights, st.integers(0, 5))
 def test_a_description_is_the_summary_of_one(row, lowest):
     p, scores = spread(row), range(lowest, lowest + len(row))
-    one, many = describe_scores(p, scores), summarise_scores([p], list(scores))
-    for name in ("mode", "mean", "median", "lower_semideviation"):
-        assert one[name] == pytest.approx(many[name][0], abs=1e-9), name
-    assert one["entropy"] == pytest.approx(many["entropy"][0], abs=1e-9)
+    one, many = describe_scores(p, scores), score_table([p])
+    for name in ("mode", "mean", "median"):
+        assert one[name] - lowest == pytest.approx(many[name][0], abs=1e-9), name
+    assert one["first_percentile"] - lowest == many["first_percentile"][0]
+    assert one["lower_semideviation"] == pytest.approx(many["lower_semideviation"][0], abs=1e-9)
     assert one["std"] ** 2 == pytest.approx(many["variance"][0], abs=1e-9)
 
 
@@ -36,7 +37,7 @@ def test_rounded_means_and_percentiles_decide_as_the_comparison(row, data):
     other = data.draw(st.lists(st.integers(0, 8), min_size=len(row), max_size=len(row)).filter(any))
     p, q, scores = spread(row), spread(other), range(1, len(row) + 1)
     one, two = describe_scores(p, scores), describe_scores(q, scores)
-    found = compare_scores([p], [q])
+    found = compare_scores(score_table([p, q]), np.array([0]), np.array([1]))
     for name in ("median", "first_percentile"):
         assert np.sign(one[name] - two[name]) == found[name][0]
     gap = [abs(mean - math.floor(mean) - 0.5) for mean in (one["mean"], two["mean"])]

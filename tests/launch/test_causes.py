@@ -1,6 +1,6 @@
 import pytest
 
-from launch._log import first_error, likely_cause
+from launch._supervisor import first_error, likely_cause
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from launch import _converted, _gguf, _gguf_model, _gguf_tokenizer, _memory, _weights, llamacpp
+from launch import _converted, _gguf, _gguf_model, _memory, _weights, llamacpp
 from orchestrator import weights
 from orchestrator.errors import LaunchError
 from tests.launch.gguf_files import U32, changed, model, write
@@ -387,7 +387,7 @@ def test_a_changed_header_is_read_or_refused(data: st.DataObject, tmp_path: Path
     with contextlib.suppress(LaunchError):
         header = _gguf.read(file, arrays=True)
         _gguf_model.described(header, file)
-        _gguf_tokenizer.converted(header, file)
+        _gguf_model.converted(header, file)
 
 
 def header_of(folder: Path) -> bytes:

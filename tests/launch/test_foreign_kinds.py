@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from launch import _sglang_main, llamacpp, sglang, vllm
 from launch._foreign import ForeignLaunch
-from launch._log import likely_cause
 from launch._spec import beside
+from launch._supervisor import likely_cause
 from orchestrator.errors import LaunchError
 from orchestrator.serving import ServedModel
 from tests.launch.kinds import kind_in

@@ -19,7 +19,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 from transformers import AutoTokenizer, GPT2Tokenizer, Qwen2Tokenizer
 from transformers.convert_slow_tokenizer import TikTokenConverter
 
-from launch import _gguf, _gguf_tokenizer, _weights
+from launch import _gguf, _gguf_model, _weights
 from launch.embedded.tokens import Tokens
 from orchestrator.errors import LaunchError
 from tests.launch.gguf_files import MERGES, SPECIAL, TOKENS, U32, changed, model, write
@@ -34,9 +34,9 @@ VOCABULARY = {text: token for token, text in enumerate(TOKENS)}
 PAIRS: Any = [tuple(merge.split(" ")) for merge in MERGES]
 
 
-def convert(folder: Path, **options: Any) -> _gguf_tokenizer.Tokenizer:
+def convert(folder: Path, **options: Any) -> _gguf_model.Tokenizer:
     file = write(folder / "m.gguf", model("qwen2", num_hidden_layers=1), **options)
-    return _gguf_tokenizer.converted(_gguf.read(file, arrays=True), file)
+    return _gguf_model.converted(_gguf.read(file, arrays=True), file)
 
 
 @cache
@@ -82,7 +82,7 @@ def test_the_cuts_differ_where_those_of_the_models_do() -> None:
     text = "12345 x"
     words = {
         pre: tokenizer(pre).encode(text, add_special_tokens=False).tokens
-        for pre in _gguf_tokenizer._CUTS
+        for pre in _gguf_model._CUTS
     }
     assert words["llama-bpe"] == ["123", "4", "5", "Ġ", "x"]
     assert words["qwen2"] == words["smollm"] == ["1", "2", "3", "4", "5", "Ġ", "x"]

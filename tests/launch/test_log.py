@@ -2,8 +2,8 @@
 
 import pytest
 
-from launch._log import ServerLog, first_error
 from launch._spec import secrets_in
+from launch._supervisor import ServerLog, first_error
 
 KEY_LENGTH = 40
 KEY = "k" * KEY_LENGTH

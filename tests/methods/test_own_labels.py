@@ -114,10 +114,10 @@ def test_levels_keep_the_mass_and_mirror(inner, weights):
     values = sorted([3, *inner, -3], reverse=True)
     labels = [OwnLabel(name=f"n{at}", value=value) for at, value in enumerate(values)]
     p = [one / sum(weights[: len(values)]) for one in weights[: len(values)]]
-    levels = levels_of(p, labels)
+    levels = levels_of(p, tuple(labels))
     assert sum(levels) == pytest.approx(1)
     mirrored = [OwnLabel(name=f"n{at}", value=-value) for at, value in enumerate(values)][::-1]
-    assert levels_of(p[::-1], mirrored) == pytest.approx(levels[::-1])
+    assert levels_of(p[::-1], tuple(mirrored)) == pytest.approx(levels[::-1])
     # Whatever the labels: a judge that mirrors its verdict with the order prefers the same.
     found = judge_pair(levels, levels[::-1])
     assert found["prefer_a_ab"] == pytest.approx(found["prefer_a_ba"])

@@ -5,7 +5,7 @@ import pytest
 
 from orchestrator.judgment import pairwise
 from orchestrator.judgment.distribution import from_logprobs
-from orchestrator.judgment.pointwise import compare_scores, summarise_scores
+from orchestrator.judgment.pointwise import compare_scores, describe_scores, score_table
 from tests.methods.judging import choice
 from tests.methods.test_pairwise import first_shown, scored
 from tests.oracles import pairwise as oracle
@@ -27,17 +27,19 @@ def test_softmax_over_scores(reference):
     shift = math.log(sum(map(math.exp, inputs["logits"])))
     read = from_logprobs([value - shift for value in inputs["logits"]])
     assert read.probabilities == pytest.approx(outputs["probs"], abs=1e-9)
-    found = summarise_scores([outputs["probs"]], inputs["scores"])
-    for name in ("mode", "mean", "median", "variance"):
-        assert found[name][0] == pytest.approx(outputs[name], abs=1e-9), name
-    assert found["entropy"][0] == pytest.approx(outputs["entropy_nats"], abs=1e-9)
-    assert found["lower_semideviation"][0] == pytest.approx(outputs["lower_semidev"], abs=1e-9)
+    found = describe_scores(outputs["probs"], inputs["scores"])
+    for name, theirs in (("mode", "mode"), ("mean", "mean"), ("entropy", "entropy_nats")):
+        assert found[name] == pytest.approx(outputs[theirs], abs=1e-9), name
+    assert found["std"] ** 2 == pytest.approx(outputs["variance"], abs=1e-9)
+    assert found["median"] == pytest.approx(outputs["median"], abs=1e-9)
+    assert found["lower_semideviation"] == pytest.approx(outputs["lower_semidev"], abs=1e-9)
 
 
 @pytest.mark.parametrize("case", ["judge.pointwise.1", "judge.pointwise.3"])
 def test_pointwise_comparisons(reference, case):
     inputs, outputs = reference(case)
-    found = compare_scores([inputs["p1"]], [inputs["p2"]])
+    table = score_table([inputs["p1"], inputs["p2"]])
+    found = compare_scores(table, np.array([0]), np.array([1]))
     for ours, theirs in COMPARISONS.items():
         assert found[ours][0] == pytest.approx(outputs[theirs], abs=1e-9), ours
 
@@ -46,13 +48,13 @@ def test_pointwise_comparisons(reference, case):
 def test_pointwise_summaries(reference, case):
     inputs, outputs = reference(case)
     p = [inputs["p1"], inputs["p2"]]
-    found = summarise_scores(p, np.linspace(0.0, 1.0, len(p[0])))
+    found, top = score_table(p), len(p[0]) - 1
     for i in (0, 1):
         mean, semideviation = outputs[f"mean{i + 1}"], outputs[f"lower_semidev{i + 1}"]
-        assert found["mean"][i] == pytest.approx(mean, abs=1e-9)
-        assert found["lower_semideviation"][i] == pytest.approx(semideviation, abs=1e-9)
+        assert found["mean"][i] / top == pytest.approx(mean, abs=1e-9)
+        assert found["lower_semideviation"][i] / top == pytest.approx(semideviation, abs=1e-9)
         assert mean - semideviation == pytest.approx(outputs[f"RAM{i + 1}"], abs=1e-9)
-    std = math.sqrt(found["variance"].sum())
+    std = math.sqrt(found["variance"].sum()) / top
     assert std == pytest.approx(outputs["std_diff"], abs=1e-9)
 
 
@@ -87,10 +89,10 @@ def test_a_score_of_two_tokens(reference):
     masses = [alone, *inputs["P(first=s) for 2..9"].values(), ten]
     read = from_logprobs([math.log(mass) for mass in masses])
     scores = range(1, 11)
-    found = summarise_scores(np.array([read.probabilities], np.float64), scores)
+    found = describe_scores(read.probabilities or (), scores)
     # The reference does not renormalise; the labels hold all the mass.
     assert read.coverage == pytest.approx(1.0, abs=1e-9)
-    assert found["mean"][0] == pytest.approx(outputs["mean_correct"], abs=1e-9)
+    assert found["mean"] == pytest.approx(outputs["mean_correct"], abs=1e-9)
     wrong = [one, *inputs["P(first=s) for 2..9"].values(), 0.0]
     assert np.dot(wrong, scores) == pytest.approx(outputs["mean_if_10_read_as_1"], abs=1e-9)
 

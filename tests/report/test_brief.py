@@ -1,6 +1,7 @@
 """A run in brief: the value that every format shows first."""
 
 import json
+import math
 from dataclasses import replace
 from itertools import combinations, pairwise
 
@@ -13,10 +14,10 @@ from rich.cells import cell_len
 
 from orchestrator.report.brief import Brief, Cost, brief
 from orchestrator.report.brief_text import brief_text
-from orchestrator.report.markdown import brief_markdown
 from orchestrator.report.picture import forest
 from orchestrator.report.progress import Completeness
 from orchestrator.report.questions import Check
+from orchestrator.report.results import brief_markdown
 from orchestrator.report.text import safe_names
 from orchestrator.report.words import Name, names, phrase, told_apart
 from orchestrator.statistics.ranking import Pair
@@ -397,3 +398,29 @@ def test_a_measure_by_a_judge_says_how_far_to_trust_the_judge():
 
 def test_one_token_is_one():
     assert Cost(requests=1, completion_tokens=1).words()[1:3] == ("0 tokens in", "1 token out")
+
+
+def test_one_model_alone_has_a_headline():
+    (found,) = measured(("only", Measured(0.5, 0.4, 0.6)))
+    assert found.answer.text() == "only: mean d +0.500 [+0.400, +0.600]."
+    assert found.n_pairs == 0
+
+
+def test_equal_answers_are_counted_and_no_effect_of_their_order_is_told(clear):
+    same = replace(clear, n_same_text=clear.n_judged)
+    nothing = replace(clear.position.consistency, value=math.nan)
+    same = replace(same, position=replace(clear.position, consistency=nothing))
+    found = question(same)
+    assert f"({clear.n_judged:,} of equal answers)" in found.basis
+    (order,) = [check for check in found.checks if check.about == "order"]
+    assert order.says.text() == "no two different answers to see it by."
+
+
+def test_why_judges_are_not_trusted_is_said_once():
+    doubtful = an_analysis(coverage=3e-5)
+    found = brief(rankings=[doubtful, replace(doubtful, source="again")]).questions
+    assert found[1].detail == "For the reasons above."
+    reasons = found[0].detail.partition(" (")[0]
+    checks = " ".join(check.says.text() for one in found for check in one.checks)
+    assert reasons
+    assert reasons not in checks

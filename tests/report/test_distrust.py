@@ -14,9 +14,8 @@ from orchestrator.report.brief import brief
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.html import page, ranked
 from orchestrator.report.lines import JsonPainter, PlainPainter
-from orchestrator.report.markdown import ranking_markdown
 from orchestrator.report.progress import RankingProgress
-from orchestrator.report.tables import ranking
+from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.text import escaped
 from orchestrator.report.words import ranking_json
 from orchestrator.runner.interface.exporting import _on_page
@@ -80,7 +79,7 @@ def frames_of_two_judges():
 
 
 def test_the_terminal_warns_in_its_first_line_and_marks_no_pair(doubtful):
-    text = printed(ranking(doubtful), width=500)
+    text = printed(ranking_text(doubtful), width=500)
     first, second, *_ = text.splitlines()
     assert first.startswith("No ranking of 3 models by judge  ")
     assert second == doubtful.warning
@@ -114,18 +113,18 @@ def test_the_page_the_viewer_and_the_notebook_begin_with_it(doubtful, table):
     with_interval = msgspec.structs.replace(table, columns=(*table.columns, Column("mean")))
     rows = tuple((name, Measured(1.0, 0.5, 1.5)) for name in "ab")
     (second,) = brief(tables=[msgspec.structs.replace(with_interval, rows=rows)]).questions
-    assert (second.state, second.detail) == ("withheld", table.warning.partition(" Try ")[0])
+    why = table.warning.removeprefix("No ranking: ").partition(" Try ")[0]
+    assert (second.state, second.detail) == ("withheld", why)
     assert not first.is_drawn
     shown = page.render(about)
     body = shown[shown.index("<main") :]
     assert body.index("No ranking: ") < body.index("meaningless") < body.index("<table")
     short = page.summary(about)
     assert short.index("Incomplete: ") < short.index("No ranking: ") < short.index("How far to")
-    figures = ranked.of_ranking(doubtful, ["expert", "apprentice", "novice"])
-    assert figures[0].picture is None
-    assert figures[0].says.startswith("No ranking")
-    assert figures[0].title == "No ranking of 3 models by judge"
-    assert all("(untrusted)" in figure.title for figure in figures[1:])
+    (figure,) = ranked.of_ranking(doubtful, ["expert", "apprentice", "novice"])
+    assert figure.picture is None
+    assert figure.says.startswith("These numbers are no result")
+    assert figure.title == "No ranking of 3 models by judge"
 
 
 def test_tables_of_methods_say_it_before_their_rows(table):

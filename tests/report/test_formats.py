@@ -7,8 +7,7 @@ import pytest
 
 from orchestrator.report import words
 from orchestrator.report.brief import brief
-from orchestrator.report.markdown import ranking_markdown
-from orchestrator.report.tables import ranking
+from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.text import escaped
 from orchestrator.report.words import pairs_apart, ranking_json, told_apart
 from tests.report.samples import an_analysis, printed
@@ -66,7 +65,8 @@ def test_every_format_says_which_models_can_be_told_apart(close):
     said = told_apart(close).text()
     assert said.startswith(f"{len(apart)} of 10 pairs of models can be told apart: a over ")
     assert said in ranking_markdown(close)
-    assert " ".join(printed(ranking(close), width=400).split()).count(said) == 1
+    shown = printed(ranking_text(close), width=400)
+    assert " ".join(shown.split()).count(said) == 1
     assert brief(rankings=[close]).questions[0].apart.text() == said
     document = ranking_json(close)
     assert document["order_resolvable"] is True

@@ -205,7 +205,7 @@ def test_flipped_examples_have_another_winner_in_the_other_order(material):
 
 
 def test_what_a_server_was_found_to_do_is_in_the_page(whole):
-    assert "Probe of" in whole
+    assert "Probes of the servers" in whole
     assert "bos twice" in whole
 
 

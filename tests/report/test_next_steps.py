@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from orchestrator.report.brief import _REMEDIES, CUT, brief
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.html import page as html
-from orchestrator.report.markdown import brief_markdown
 from orchestrator.report.progress import Completeness
+from orchestrator.report.results import brief_markdown
 from orchestrator.report.text import escaped, safe_line
 from orchestrator.statistics.bounded_mean import intervals, p_values
-from orchestrator.statistics.label_planning import MOST, units_needed
+from orchestrator.statistics.student import MOST, units_needed
 from orchestrator.store import FailureCount
 from orchestrator.tables import Column, Comparison, Measured, ModelPair, make_table
 from tests.oracles.verdicts import reading
@@ -28,7 +28,7 @@ from tests.report.samples import an_analysis, printed
 MODELS = ("ash", "birch", "cedar")
 LABELS = "orchestrator labels RUN"
 AGAIN = "un the same command again"
-SEE = "`orchestrator view RUN`"
+SEE = "`orchestrator view RUN --open --items 'where=failed>0'`"
 
 
 @cache
@@ -181,5 +181,6 @@ def test_commands_name_the_folder_of_the_run_wherever_they_can_be_copied(folder)
     is_plain = safe_line(run) == run and "`" not in run
     made = brief(run=run, completeness=Completeness(10, 10, 1))
     (said,) = (step.text() for step in made.next_steps)
-    command = ["orchestrator", "view", f"runs/{folder}" if is_plain else "RUN"]
+    command = ["orchestrator", "view", f"runs/{folder}" if is_plain else "RUN", "--open"]
+    command += ["--items", "where=failed>0"]
     assert shlex.split(said.split("`")[1]) == command

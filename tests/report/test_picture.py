@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.report.page import ASCII, UNICODE
-from orchestrator.report.picture import Axis, Bounds, make_axis
+from orchestrator.report.picture import Axis, make_axis
+from orchestrator.report.questions import Standing
 
 AXIS = Axis(0.0, 10.0, 11, 5.0)
 
@@ -13,16 +14,16 @@ AXIS = Axis(0.0, 10.0, 11, 5.0)
 @pytest.mark.parametrize(
     ("bounds", "drawn"),
     [
-        (Bounds(5, 2, 8), "  ╺━━●━━╸  "),
-        (Bounds(5, 5, 5), "     ●     "),
-        (Bounds(5, None, None), "     ●     "),
-        (Bounds(5, 2, None, high_open=True), "  ╺━━●━━━━▶"),
-        (Bounds(5, None, 8, low_open=True), "◀━━━━●━━╸  "),
-        (Bounds(5, None, None, low_open=True, high_open=True), "◀━━━━●━━━━▶"),
-        (Bounds(None, None, None, high_open=True), "          ▶"),
-        (Bounds(None, None, None, low_open=True), "◀          "),
-        (Bounds(None, None, None), "           "),
-        (Bounds(0, -5, 3), "●━━╸       "),
+        (Standing("a", 5, 2, 8), "  ╺━━●━━╸  "),
+        (Standing("a", 5, 5, 5), "     ●     "),
+        (Standing("a", 5, None, None), "     ●     "),
+        (Standing("a", 5, 2, None, high_open=True), "  ╺━━●━━━━▶"),
+        (Standing("a", 5, None, 8, low_open=True), "◀━━━━●━━╸  "),
+        (Standing("a", 5, None, None, low_open=True, high_open=True), "◀━━━━●━━━━▶"),
+        (Standing("a", None, None, None, high_open=True), "          ▶"),
+        (Standing("a", None, None, None, low_open=True), "◀          "),
+        (Standing("a", None, None, None), "           "),
+        (Standing("a", 0, -5, 3), "●━━╸       "),
     ],
 )
 def test_an_interval_is_drawn_where_it_lies(bounds, drawn):
@@ -51,7 +52,7 @@ def test_every_drawing_has_the_width_of_its_axis(values, width, low_open, high_o
     low, value, high = sorted(values)
     axis = make_axis(values, width)
     assert axis is not None
-    bounds = Bounds(value, low, high, low_open, high_open)
+    bounds = Standing("a", value, low, high, low_open, high_open)
     for glyphs in (UNICODE, ASCII):
         assert len("".join(axis.draw(bounds, glyphs))) == width
     assert len(axis.labels()) == width

@@ -31,6 +31,11 @@ def test_those_cut_by_their_length_are_counted_by_model():
     assert said == "answers cut by max_tokens, and judged as far as they go: a 1 of 2, b 1 of 1"
 
 
+def test_of_many_models_a_few_are_named():
+    (said,) = notes(*((f"m{k}", "x", "length") for k in range(30)))
+    assert said.endswith("m0 1 of 1, m1 1 of 1, m2 1 of 1 and 27 more models")
+
+
 def test_an_end_that_nobody_knows_is_named():
     (said,) = notes(("a", "x", "cloudy"), ("a", "y", "stop"))
     assert said == "answers that ended by 'cloudy', which may not be whole: a 1 of 2"

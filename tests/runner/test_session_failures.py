@@ -14,7 +14,6 @@ from orchestrator.records import Failure
 from orchestrator.runner.event_loop import unwrapped
 from orchestrator.runner.planning.budget import Budget, Spent
 from orchestrator.scheduler.core import Core, Limits
-from orchestrator.scheduler.ready import RetryPolicy
 from tests.core.fakes import REFUSED, generation, plan
 from tests.runner.session.parts import Fleet, Parts
 from tests.runner.session.test_session import MemoryStore, Server, pair
@@ -55,9 +54,7 @@ def make(connect, *, names=("a",), n_items=60, method=pair, store=None, limits=N
     settings: dict[str, Any] = {
         "plan": p,
         "store": store or MemoryStore(),
-        "core": Core(
-            dict.fromkeys(names, limits or Limits(max_in_flight=8)), RetryPolicy(max_attempts=3)
-        ),
+        "core": Core(dict.fromkeys(names, limits or Limits(max_in_flight=8, max_attempts=3))),
         "budget": Budget(schema.Budget(), Spent(), {}),
         "fleet": Fleet(connect),
         **more,

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from orchestrator.ask import GenerateAsk, Request
 from orchestrator.records import ACCOUNT, UNCLEAR, Failure, Message
 from orchestrator.scheduler.core import Core, Limits, Retried, Settled
-from orchestrator.scheduler.ready import RetryPolicy
 from tests.core.fakes import BAD, BROKEN, BUSY, REFUSED, SAMPLING, generation
 
 UNSURE = Failure("unauthorised", "HTTP 403", status=403, scope=UNCLEAR)
@@ -18,7 +17,7 @@ def request(model="m", position=0):
 
 
 def core(**limits):
-    return Core({"m": Limits(**limits), "other": Limits()}, RetryPolicy(max_attempts=3))
+    return Core({"m": Limits(**{"max_attempts": 3} | limits), "other": Limits()})
 
 
 def test_no_more_than_the_limit_is_in_flight():
@@ -247,7 +246,7 @@ def test_what_was_put_back_is_taken_again():
     c.submit(request(), 0.0)
     taken = c.take("m", 0.0)
     c.put_back(taken, 0.0)
-    assert c.in_flight() == 0
+    assert c.models["m"].in_flight == 0
     assert c.take("m", 0.0) is taken
     assert taken.attempts == 1
 

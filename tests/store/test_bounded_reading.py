@@ -21,7 +21,7 @@ COUNTING = """WITH RECURSIVE number(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM nu
 WRITER = """
 import sys
 from pathlib import Path
-from orchestrator.store.entries import MetaEntry
+from orchestrator.store.entries import (MetaEntry)
 from orchestrator.store.lookup import Recent
 from orchestrator.store.schema import snapshot_path
 from orchestrator.store.connections import Tables

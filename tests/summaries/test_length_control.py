@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
+from orchestrator.clusters import Clusters
 from orchestrator.contracts.method import frame_of, schema_of
 from orchestrator.dataset import from_items
 from orchestrator.frames import polars_schema
@@ -17,9 +18,7 @@ from orchestrator.methods import alpaca_eval
 from orchestrator.records import Item, Message
 from orchestrator.runner.results.frames import export_items
 from orchestrator.runner.results.tables import Keeping
-from orchestrator.statistics.length import length_controlled_win_rate
 from orchestrator.store import RunDirectory
-from orchestrator.summaries import alpaca_eval as summary
 from orchestrator.units import settings_of
 from tests.summaries.told import summarise
 from tests.tables import lines
@@ -39,12 +38,13 @@ def world():
     chance = sigmoid(0.5 + 0.8 * hard + gaps / 20)
     rows = pl.DataFrame(
         [
-            {"item": f"k{i}", "model": "a", "baseline": "base", "judge": "j",
+            {"method": "alpaca_eval", "item": f"k{i}", "model": "a",
+             "baseline": "base", "judge": "j",
              "preference": 2.0 if rng.random() < p else 1.0, "status": "ok",
              "n_characters": 300 + int(gap), "n_characters_baseline": 300}
             for i, (gap, p) in enumerate(zip(gaps, chance, strict=True))
         ],
-        schema=polars_schema(schema_of(alpaca_eval.AlpacaEval)),
+        schema=polars_schema({"method": "str", **schema_of(alpaca_eval.AlpacaEval)}),
     )  # fmt: skip
     items = pl.DataFrame(
         {
@@ -176,8 +176,9 @@ def test_equal_lengths_everywhere_say_why_nothing_is_controlled(world, context_o
 
 def test_one_cluster_of_prompts_gives_no_interval_and_says_so(world, context_of, by_item):
     rows, items, hard = world
-    together = rows.with_columns(cluster=pl.lit("c"), prompt_key=pl.col("item"))
-    (line,) = lines(table((together, items, hard), {"difficulties": by_item}, context_of))
+    together = Clusters(items.with_columns(cluster=pl.lit("c")))
+    control = {"difficulties": by_item}
+    (line,) = lines(table((rows, items, hard), control, context_of, clusters=together))
     cell = line["length-controlled"]
     assert (cell.low, cell.why) == (None, "one independent prompt: no interval")
     assert cell.value is not None
@@ -193,35 +194,6 @@ def test_the_setting_makes_no_rows_stale(by_item):
     one = alpaca_eval.Config(**given)
     two = alpaca_eval.Config(**given, length_control={"difficulties": by_item})
     assert settings_of(one) == settings_of(two)
-
-
-def test_a_fit_is_made_once_and_again_when_what_it_comes_from_changes(
-    world, context_of, by_item, tmp_path, monkeypatch
-):
-    fits = []
-
-    def counted(*arrays, **options):
-        fits.append(1)
-        return length_controlled_win_rate(*arrays, **options)
-
-    monkeypatch.setattr(summary, "length_controlled_win_rate", counted)
-
-    def value(world):
-        keeping = Keeping(tmp_path / ".numbers")
-        (line,) = lines(table(world, {"difficulties": by_item}, context_of, once=keeping.once))
-        keeping.save()
-        return line["length-controlled"]
-
-    first, second = value(world), value(world)
-    assert first == second
-    assert len(fits) == 1
-    rows, items, hard = world
-    changed = rows.with_columns(preference=3.0 - pl.col("preference"))
-    assert value((changed, items, hard)) != first
-    assert len(fits) == 2
-    (tmp_path / ".numbers").write_text(json.dumps({"ab": 1}))
-    assert value(world) == first
-    assert len(fits) == 3
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"00": "x"}', "[" * 100_000])

@@ -5,7 +5,7 @@ import pkgutil
 
 import pytest
 
-from orchestrator import methods, summaries
+from orchestrator import contracts, methods
 from orchestrator.contracts.method import frame_of, schema_of
 from orchestrator.tables import Measured
 from tests.core.fakes import method_in
@@ -16,7 +16,10 @@ VALUES = {"judges": ["j"], "prompts": "compact", "baseline": "b"}
 SOME = {"rubric": {"criteria": ({"name": "clear"},)}}
 """Of settings of which one has to be given."""
 KINDS = sorted(
-    one.name for one in pkgutil.iter_modules(summaries.__path__) if not one.name.startswith("_")
+    one.name
+    for one in pkgutil.iter_modules(methods.__path__)
+    if not one.name.startswith("_")
+    and contracts.summary(one.name, contracts.method(one.name)) is not None
 )
 
 

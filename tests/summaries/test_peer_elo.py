@@ -4,7 +4,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from orchestrator.clusters import Clusters
 from orchestrator.columns import pack_row
 from orchestrator.contracts.method import schema_of
 from orchestrator.frames import make_frame
@@ -236,8 +235,8 @@ def test_no_votes_are_no_tables(tables_of):
     assert tables_of([failed]) == {}
 
 
-def test_votes_are_read_as_they_were_given():
-    votes = read_votes(Clusters().of(frame(rows_of(2))))
+def test_votes_are_read_as_they_were_given(context_of):
+    votes = read_votes(context_of("peer_elo", method, frame(rows_of(2))))
     assert votes is not None
     assert (votes.models, votes.n_prompts, len(votes.prompts)) == (MODELS, 2, 24)
     for prompt, first, second, judge in zip(

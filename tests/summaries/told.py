@@ -10,6 +10,7 @@ from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import frame_of, schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import _harness as rows_of_verdicts
+from orchestrator.ranking.cells import given
 from orchestrator.tables import Table
 from tests.core.fakes import method_in
 
@@ -20,7 +21,8 @@ def context_of(kind, module, rows, *, config=None, frames=None, name=None):
     method = found(found.Config() if config is None else config)
     name, frame = name or kind, frame_of(type(method), kind)
     source = Source(name, kind, method, frame)
-    return Context(name, frames or {frame: rows}, rows, [source], 0.95, 200, 0)
+    rows = rows.with_columns(method=pl.lit(name))
+    return Context(name, {**(frames or {}), frame: rows}, rows, [source], 0.95, 200, 0)
 
 
 def frame(schema, rows):
@@ -41,6 +43,8 @@ def summarise(context):
     (source,) = context.sources
     summary = contracts.summary(source.kind, type(source.method))
     assert summary is not None
+    # As a run gives them: by numbers.
+    context = msgspec.structs.replace(context, rows=given(context, source, summary.reads))
     found = summary(source.method.config).summarise(context)
     # A run keeps tables as JSON; repr, for nan is not equal to itself.
     kept = json.loads(json.dumps(msgspec.to_builtins(found)))

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 import orchestrator
+from orchestrator.report.brief import Cost, brief
+from orchestrator.report.html.page import content
 from orchestrator.report.html.shell import terms
 from tests.browser import IN_CHROMIUM, assert_no_fault
 from tests.conftest import ROOT
+from tests.report import hostile
+from tests.report.samples import an_analysis
 from tests.report.test_html_browser import opened as report_opened
 from tests.view.pages import opened, served
 from tests.view.test_answers import JUDGES, PAIRS, made
@@ -19,6 +23,7 @@ pytestmark = IN_CHROMIUM
 
 PAGE = (ROOT / "docs" / "viewer.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (.*\?) \| (`Items and answers`.*) \|$", PAGE, re.MULTILINE)
+ON_PAGE = re.findall(r"^\| .*\? \| on the page: `(.*)` \|$", PAGE, re.MULTILINE)
 # The names of the page for those of the run that is made here.
 NAMES = {"weak": "one", "mid": "two", "strong": "x|y & <b>"}
 THEN = " \u203a "
@@ -41,6 +46,12 @@ def folder(tmp_path_factory):
         }
         made(folder / name, texts, preferences, cut={("i1", "one")}, failed={("i2", "two")})
     return folder
+
+
+@pytest.mark.parametrize("shown", ON_PAGE)
+def test_a_question_is_answered_on_the_page_of_the_run(shown):
+    found = brief(rankings=[an_analysis()], cost=Cost(requests=3))
+    assert shown in content(hostile.material(brief=found), [])
 
 
 def test_there_are_twenty_questions_of_at_most_three_clicks():

@@ -10,7 +10,7 @@ import polars as pl
 
 from orchestrator import numbers
 from orchestrator.frames import lazy_of, names_of
-from orchestrator.report.html.figures import Figure, Material, Picture, key, name
+from orchestrator.report.html.figures import Figure, Material, Picture, name
 from orchestrator.tables import Table, counted_words, make_table, table_columns
 
 _OK: Final = "ok"
@@ -78,18 +78,9 @@ def _counted(material: Material, frame: str) -> tuple[int, int | None]:
 
 def requests(material: Material) -> Table | None:
     """Tabulate the requests of the last call that sent any."""
+    counted = ("done", "failed", "retried", "prompt_tokens", "completion_tokens")
     models = material.progress.get("models") or ()
-    rows = [
-        [
-            model.get("name", ""),
-            model.get("done", 0),
-            model.get("failed", 0),
-            model.get("retried", 0),
-            model.get("prompt_tokens", 0),
-            model.get("completion_tokens", 0),
-        ]
-        for model in models
-    ]
+    rows = [[one.get("name", ""), *(one.get(name, 0) for name in counted)] for one in models]
     if not rows:
         return None
     columns = table_columns(
@@ -136,17 +127,14 @@ def epochs(material: Material) -> Table | None:
 
 
 def probes(material: Material) -> list[Table]:
-    """Tabulate the findings of the probes, a table a model."""
-    columns = table_columns("question | answer | observed")
-    return [
-        make_table(
-            key("probe", model),
-            f"Probe of {name(model)}: {record.backend} {record.version}".rstrip(),
-            columns,
-            [[one.name.replace("_", " "), one.value, one.said] for one in record.findings],
-        )
-        for model, record in material.probes.items()
-    ]
+    """Tabulate the findings of the probes of all models; [] where none was probed."""
+    rows = [
+        [name(model), f"{of.backend} {of.version}".rstrip(), one.name.replace("_", " "), one.value,
+         one.said]
+        for model, of in material.probes.items() for one in of.findings
+    ]  # fmt: skip
+    columns = table_columns("model | server | question | answer | observed")
+    return [make_table("probes", "Probes of the servers", columns, rows)] if rows else []
 
 
 def _short(value: str) -> str:

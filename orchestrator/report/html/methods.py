@@ -6,16 +6,14 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from orchestrator import contracts, plugins
 from orchestrator.contracts.context import Source
-from orchestrator.contracts.method import is_judging
-from orchestrator.contracts.summary import Summary
+from orchestrator.contracts.method import Summary, is_judging
 from orchestrator.errors import OrchestratorError
 from orchestrator.plugins.base import Settings
-from orchestrator.ranking.cells import without_n
+from orchestrator.ranking.cells import given, without_n
 from orchestrator.ranking.scores import Aligned, align, basis_of
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, key, made_safe, name
@@ -113,8 +111,7 @@ def of_methods(material: Material) -> Iterator[tuple[str, str, list[Figure]]]:
 def _figures(material: Material, source: Source, summary: type[Summary[Settings]]) -> list[Figure]:
     context = material.context
     try:
-        read = summary.reads if summary.figures_read is None else summary.figures_read
-        rows = pl.DataFrame() if read == () else context.rows_of(source, read)
+        rows = given(context, source, summary.reads)
         context = msgspec.structs.replace(context, name=source.name, rows=rows)
         plugin = summary(source.method.config)
         with plugins.blaming():

@@ -11,13 +11,14 @@ from markupsafe import Markup
 
 from orchestrator.columns import ITEMS
 from orchestrator.disk.paths import shown
+from orchestrator.frames import columns_of, lazy_of
 from orchestrator.report.html import basis, judgments, methods, ranked
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, Material
 from orchestrator.report.html.shell import can_draw, keyed, page, safe_block, template, undrawn
 from orchestrator.report.picture import forest
 from orchestrator.report.rankings import coverage
-from orchestrator.report.text import in_command, safe_line, safe_name, safe_names
+from orchestrator.report.text import in_command, page_line, safe_name, safe_names
 from orchestrator.report.words import subject
 from orchestrator.tables import Table
 
@@ -220,24 +221,26 @@ def is_empty(material: Material) -> bool:
     """Return True if no method has a row yet."""
     # Frames are read for this only where nothing else was found in them.
     return not material.brief.questions and all(
-        material.frames[name].is_empty() for name in material.frames if name != ITEMS
+        lazy_of(material.frames, name).head(1).collect().is_empty()
+        for name in material.frames
+        if name != ITEMS
     )
 
 
 def _behind(material: Material) -> dict[str, object]:
     """Return what `ways.js` needs of a run, with its folder as it is typed."""
-    items = material.frames.get(ITEMS)
-    found = [] if items is None else items["category"].drop_nulls().unique().sort().to_list()
+    items = columns_of(material.frames, ITEMS, ("category",))
+    found = items["category"].drop_nulls().unique().sort().to_list() if items.width else []
     # Of each method that compares pairs; the viewer has more.
     keys = ["failed", "cut"]
     keys += [f"{one.source}.{name}" for one in material.rankings for name in ("flips", "gap")]
     keys += [f"{one.name}.split" for one in material.context.sources if len(one.method.judges) > 1]
     return {
         "run": in_command(shown(Path(material.where))),
-        "models": [safe_line(one) for one in material.models],
+        "models": [page_line(one) for one in material.models],
         "by": [one.source for one in material.rankings],
-        "categories": [safe_line(one) for one in found],
-        "measures": [{"key": safe_line(key)} for key in dict.fromkeys(keys)],
+        "categories": [page_line(one) for one in found],
+        "measures": [{"key": page_line(key)} for key in dict.fromkeys(keys)],
     }
 
 

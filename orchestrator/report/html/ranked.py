@@ -32,8 +32,10 @@ def of_ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]
     """
     if not analysis.n_judged:
         return []
-    found = [_ratings(analysis), _wins(analysis)]
-    if analysis.categories:
+    found = [_ratings(analysis)]
+    if not analysis.warning:
+        found.append(_wins(analysis))
+    if analysis.categories and not analysis.warning:
         found += [_categories(analysis, models)]
     return [
         dataclasses.replace(one, table=msgspec.structs.replace(one.table, warning=analysis.warning))
@@ -54,11 +56,13 @@ def _basis(analysis: RankingAnalysis, method: str) -> str:
 def _ratings(analysis: RankingAnalysis) -> Figure:
     table = tables.ratings(analysis)
     shown = figures.points(table, 1, 2)[:_MOST_MODELS]
-    says = " ".join(filter(None, (analysis.warning, "Ratings on the Elo scale, mean 1,000.")))
+    says = "Ratings on the Elo scale, mean 1,000."
+    if analysis.warning:
+        says = "These numbers are no result: the judgments cannot be trusted."
     # A picture would say what the numbers can't.
     drawn = shown and not analysis.warning
     picture = Picture("intervals", shown, _SCALE, options=_POINTS) if drawn else None
-    beside = [tables.neighbours(analysis)] if analysis.neighbours else []
+    beside = [tables.neighbours(analysis)] if analysis.neighbours and drawn else []
     return Figure(table.key, table.title, _basis(analysis, METHOD), says, table, picture, beside)
 
 
@@ -112,7 +116,6 @@ def of_judges(rankings: Sequence[RankingAnalysis]) -> list[Figure]:
     table = tables.position(rankings)
     if not table.rows:
         return []
-    judged = [one for one in rankings if one.n_judged and one.judge is not None]
     shown = figures.points(table, 0, 2, 1)
     who = list(dict.fromkeys(row["group"] for row in shown))
     options = {"zero": 0.0, "percent": True}
@@ -121,9 +124,4 @@ def of_judges(rankings: Sequence[RankingAnalysis]) -> list[Figure]:
         "The bias is the mean preference for the answer shown first minus one half; shares are "
         "over pairs of different answers."
     )
-    level = numbers.level(judged[0].confidence_level)
-    basis = (
-        f"n = {numbers.counted(sum(one.n_judged for one in judged), 'judgment')} of "
-        f"{numbers.counted(len(judged), 'judge')} · {level} intervals: {SHARES}"
-    )
-    return [Figure(table.key, table.title, basis, says, table, picture)]
+    return [Figure(table.key, table.title, f"n = {table.basis}", says, table, picture)]

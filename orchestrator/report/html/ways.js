@@ -45,9 +45,10 @@ export const ways = (cells, meta, of = "") => {
 
 /** What a check beside a result leads to, as parts of an address; [] where no items are behind it. */
 export const wayOf = (about, says, meta, of = "") => {
+  // Nothing is behind nothing, and what a recipe says of a judge is behind no item.
+  if (/^no(ne)? |none failed/.test(says) || (about === "judge" && !says.includes("the checks"))) return [];
   if (about === "order") return most(meta, of, "gap");
   if (about === "note" && says.startsWith("answers cut")) return having(meta, "", "cut");
-  if (/^none|none failed/.test(says)) return [];
   return having(meta, of, ...(CHECKED[about] ?? []));
 };
 

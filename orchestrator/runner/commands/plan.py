@@ -15,7 +15,7 @@ from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, UsageError
 from orchestrator.placement import Size
 from orchestrator.recipe.schema import shard_name
-from orchestrator.report import tables
+from orchestrator.report import calls
 from orchestrator.report.live import progress
 from orchestrator.report.page import print_to
 from orchestrator.report.text import write_to
@@ -164,7 +164,11 @@ class Shards:
         """
         # Of all items, which the call goes on with: they are read once.
         whole = prepare(self._loaded, self._base, allow_code=self._options.allow_code)
-        if left := unfinished(whole, self.paths):
+        # As `begin` has just found them, if it looked and none was run since.
+        left = vars(self).get("left")
+        if left is None:
+            left = unfinished(whole, self.paths)
+        if left:
             said = [f"shard {part} of {self.n}: {why}" for part, why in left.items()]
             hint = (
                 "run them with `--on slurm` or `--on ray` beside `--shards`, which runs no others, "
@@ -215,7 +219,7 @@ def send(planned: Job, said: Said, *, is_alone: bool) -> None:
     )
 
 
-def begin(options: argparse.Namespace, said: Said) -> bool:
+def begin(shards: Shards, options: argparse.Namespace, said: Said) -> bool:
     """Run the shards of a recipe that have not ended, on a cluster.
 
     Returns:
@@ -223,7 +227,6 @@ def begin(options: argparse.Namespace, said: Said) -> bool:
     """
     if options.on == "local" or slurm_chain.HANDS_ON in os.environ:
         return False
-    shards = Shards(options)
     if not shards.left:
         return False
     if options.on == "slurm":
@@ -240,6 +243,7 @@ def begin(options: argparse.Namespace, said: Said) -> bool:
             shards.size_on_ray(),
             shards.n_at_once,
         )
+    del shards.left
     return False
 
 
@@ -317,7 +321,7 @@ def plan(options: argparse.Namespace) -> int:
     if options.json:
         write_to(sys.stdout, counted.to_json() + "\n")
     else:
-        print_to(sys.stdout, tables.plan_table(counted))
+        print_to(sys.stdout, calls.plan_table(counted))
     if shards is not None:
         write_to(sys.stdout, shards.said() + "\n")
     if job is not None:

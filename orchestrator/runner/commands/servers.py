@@ -28,7 +28,7 @@ from orchestrator.probing.abilities import Verdict, name_of, verdict
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.probing.replies import PATHS, context_length, identify, model_names
 from orchestrator.records import Failure
-from orchestrator.report import tables
+from orchestrator.report import calls
 from orchestrator.report.display import make_display
 from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, is_quiet, safe_line, write_to
@@ -261,7 +261,7 @@ def probe(options: argparse.Namespace) -> int:
     if options.json:
         write_to(sys.stdout, msgspec.json.encode(found).decode() + "\n")
     for one in () if options.json else found:
-        shown = tables.probe_tables(one.title, one.record.findings, one.verdicts)
+        shown = calls.probe_tables(one.title, one.record.findings, one.verdicts)
         print_to(sys.stdout, shown)
     return EXIT_COMPLETE
 
@@ -394,7 +394,7 @@ def servers(options: argparse.Namespace) -> int:
         for kept in found
     ]
     if rows:
-        print_to(sys.stdout, tables.listing(rows))
+        print_to(sys.stdout, calls.listing(rows))
     else:
         write_to(sys.stdout, "no kept servers (`run --keep-servers`, `servers start` keep them)\n")
     return EXIT_COMPLETE

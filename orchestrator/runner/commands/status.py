@@ -10,7 +10,7 @@ import msgspec
 
 from orchestrator.disk import paths
 from orchestrator.errors import EXIT_COMPLETE, UsageError
-from orchestrator.report import tables
+from orchestrator.report import calls
 from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, write_to
 from orchestrator.runner.commands.messages import run_path
@@ -36,14 +36,14 @@ def status(options: argparse.Namespace) -> int:
     if is_begun:
         try:
             # A run may have been moved since it wrote its status.
-            print_to(sys.stdout, tables.status({**said, "run_dir": paths.shown(path)}))
+            print_to(sys.stdout, calls.status({**said, "run_dir": paths.shown(path)}))
         except msgspec.ValidationError as error:
             raise UsageError(
                 f"status.json is damaged: {error}; `orchestrator run` with the same recipe "
                 "rewrites it"
             ) from error
     if parts:
-        print_to(sys.stdout, tables.runs(parts))
+        print_to(sys.stdout, calls.runs(parts))
     # Slurm may be elsewhere.
     with contextlib.suppress(UsageError):
         for line in slurm_chain.waiting(path.resolve()) if is_submitted else ():
@@ -60,7 +60,7 @@ def runs(options: argparse.Namespace) -> int:
     if options.json:
         write_to(sys.stdout, json.dumps(found) + "\n")
     else:
-        print_to(sys.stdout, tables.runs(found))
+        print_to(sys.stdout, calls.runs(found))
     return EXIT_COMPLETE
 
 

@@ -54,7 +54,14 @@ def check(
     """
     loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
     is_allowed = allow_code or (given is not None and given.allow_code)
-    _check_extras(loaded, allow_code=is_permitted(Path(loaded.file), allow_code=is_allowed))
+    is_allowed = is_permitted(Path(loaded.file), allow_code=is_allowed)
+    if trackers := loaded.settings.log_to:
+        importlib.import_module("orchestrator.runner.interface.tracking").needed(trackers)
+    # Elsewhere another Python may run the servers.
+    cluster = loaded.settings.cluster
+    for spec in () if cluster.python or cluster.container else loaded.models.values():
+        if spec.server is not None:
+            launch_of(spec, allow_code=is_allowed).check_installed()
     if loaded.reuse:
         with importlib.import_module("orchestrator.runner.planning.reuse").open_lenders(
             loaded.reuse, None
@@ -71,17 +78,6 @@ def check(
     # What asks servers is imported for that only: editors check without.
     look = importlib.import_module("orchestrator.runner.interface.online").look_at_servers
     return (*notes, *look(prepared))
-
-
-def _check_extras(loaded: schema.Recipe, *, allow_code: bool) -> None:
-    if trackers := loaded.settings.log_to:
-        importlib.import_module("orchestrator.runner.interface.tracking").needed(trackers)
-    # Elsewhere another Python may run the servers.
-    cluster = loaded.settings.cluster
-    if not (cluster.python or cluster.container):
-        for spec in loaded.models.values():
-            if spec.server is not None:
-                launch_of(spec, allow_code=allow_code).check_installed()
 
 
 def loaded_recipe(

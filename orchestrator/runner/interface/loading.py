@@ -3,6 +3,7 @@
 `run` imports this while requests are in flight, for none needs what it imports.
 """
 
+import contextlib
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -135,8 +136,12 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
     )
     n_before = max(0, done.failed - progress.units_failed)
     progress = msgspec.structs.replace(progress, units_failed_before=n_before)
-    if not progress.requests_sent and (models := _models_in(before)):
-        progress = msgspec.structs.replace(progress, models=models)
+    if not progress.requests_sent and before is not None:
+        # Of the last call that sent any; a status may be of another version, or damaged.
+        with contextlib.suppress(msgspec.ValidationError):
+            said = before.values.get("models", progress.models)
+            models = msgspec.convert(said, tuple[ModelProgress, ...])
+            progress = msgspec.structs.replace(progress, models=models)
     directory.write_status(msgspec.to_builtins(progress), last_outcome=store.last_outcome)
     return Result(
         directory.path,
@@ -149,14 +154,3 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
         # Read here: a reader that opened the store afterwards would leave its log in the folder.
         record=msgspec.structs.replace(record, status=directory.read_status()),
     )
-
-
-def _models_in(status: RunStatus | None) -> tuple[ModelProgress, ...]:
-    """Return the requests by model of the last call that sent any; () where no status has them."""
-    try:
-        return msgspec.convert(
-            () if status is None else status.values.get("models", ()), tuple[ModelProgress, ...]
-        )
-    except msgspec.ValidationError:
-        # Of another version, or damaged.
-        return ()

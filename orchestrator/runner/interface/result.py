@@ -13,7 +13,7 @@ from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.extras import need
 from orchestrator.frames import FrameFiles
-from orchestrator.gates.results import Decision
+from orchestrator.gates import Decision
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.faults import nearest
@@ -24,7 +24,6 @@ from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
-from orchestrator.runner.results.frames import answer_summary
 from orchestrator.runner.results.stored import Record, record_of
 from orchestrator.runner.results.tables import (
     NUMBERS,
@@ -227,8 +226,12 @@ class Result:
 
     @cached_property
     def exact_match(self) -> dict[str, float | None]:
-        """Share of answers equal to the reference, by model."""
-        return answer_summary(answers_of(self.frames, ("model", "exact_match")))
+        """Share of answers equal to the reference, by model; None where no item has one."""
+        answers = answers_of(self.frames, ("model", "exact_match"))
+        if answers.is_empty() or "exact_match" not in answers.columns:
+            return {}
+        shares = answers.group_by("model", maintain_order=True).mean()
+        return dict(shares.select("model", "exact_match").iter_rows())
 
     @cached_property
     def context(self) -> Context:

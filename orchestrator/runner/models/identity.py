@@ -70,7 +70,7 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
 
 def address(spec: ModelSpec) -> str:
     """Return the address of a model; of several addresses the order plays no part."""
-    return " ".join(sorted(spec.base_urls)) or spec.base_url or ""
+    return " ".join(sorted(addresses(spec)))
 
 
 def addresses(spec: ModelSpec) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool
             elif spec.finds_backend and recipe.settings.probe:
                 lacking = ""  # the server is asked which kind it is before the first request
             else:
-                kind = backend_kind(spec, allow_code=allow_code)
+                kind = spec.backend
                 can = capabilities_of(kind, spec.backend_config, allow_code=allow_code)
                 lacking = missing(stage, can)
                 if spec.plain and stage.ask == "choose" and not can.plain_choose:
@@ -246,13 +246,6 @@ def refuse_impossible(parts: Iterable[Part], recipe: Recipe, *, allow_code: bool
                 faults[f"{part.name}: {stage.name} by {stage.model!r}{lacking}"] = None
     if faults:
         raise UsageError("\n".join(faults))
-
-
-def backend_kind(spec: ModelSpec, *, allow_code: bool = False) -> str:
-    """Kind of the back-end that speaks to a model's server."""
-    if spec.server is None:
-        return spec.backend
-    return contracts.load(plugins.LAUNCH, spec.server.kind, allow_code=allow_code).backend
 
 
 def capabilities_of(

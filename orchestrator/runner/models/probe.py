@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 from collections.abc import Callable, Coroutine
 from functools import partial
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -42,10 +43,6 @@ async def probe_model(target: Target, *, quick: bool = False, noise: bool = True
     probe = Probe(target)
     await probe.first_contact()
     return await probe.rest(quick=quick, noise=noise)
-
-
-def _joined(findings: list[list[Finding]]) -> list[Finding]:
-    return [finding for some in findings for finding in some]
 
 
 class Probe:
@@ -122,11 +119,13 @@ class Probe:
         if self._t.only_rates:
             return self._first
         if quick:
-            found = _joined(
-                await _at_once(*([] if self._t.plain else [self.chat()]), self.scoring())
+            found = list(
+                chain.from_iterable(
+                    await _at_once(*([] if self._t.plain else [self.chat()]), self.scoring())
+                )
             )
         elif self._t.plain:
-            found = _joined(await _at_once(self.scoring(), self.choosing()))
+            found = list(chain.from_iterable(await _at_once(self.scoring(), self.choosing())))
         else:
             # What follows needs the first reply.
             chat_findings = await self.chat()
@@ -136,8 +135,10 @@ class Probe:
             # By themselves: a draw may depend on what else a server computes, and what is asked
             # last spoils it.
             repeatable, labels = await self.repeatable(), await self.labels()
-            found = _joined(
-                [chat_findings, scoring, sampling, repeatable, choosing, tokens, labels]
+            found = list(
+                chain.from_iterable(
+                    [chat_findings, scoring, sampling, repeatable, choosing, tokens, labels]
+                )
             )
         return [*found, *(one for name, one in first.items() if name not in _ASKED_ANEW)]
 

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -333,8 +334,13 @@ def earlier_paces(prepared: Prepared, where: Path) -> Paces:
     The other runs in the folder of `where` are read too; models count as the same where identity,
     server and address are.
     """
+    dated = []
+    for store in where.parent.glob("*/" + STORE_NAME):
+        with suppress(OSError):
+            if not is_foreign(store.parent):
+                dated.append((store.stat().st_mtime_ns, store.parent))
     found = {}
-    for run in _newest(where.parent):
+    for _, run in sorted(dated, reverse=True)[:_MOST_RUNS]:
         try:
             seconds = _pace_of(prepared, run)
         except (OrchestratorError, OSError, msgspec.MsgspecError, TypeError, ValueError):
@@ -343,17 +349,6 @@ def earlier_paces(prepared: Prepared, where: Path) -> Paces:
         if seconds:
             found[run.name] = seconds
     return found
-
-
-def _newest(folder: Path) -> list[Path]:
-    dated = []
-    for store in folder.glob("*/" + STORE_NAME):
-        try:
-            if not is_foreign(store.parent):
-                dated.append((store.stat().st_mtime_ns, store.parent))
-        except OSError:
-            continue
-    return [run for _, run in sorted(dated, reverse=True)[:_MOST_RUNS]]
 
 
 def _pace_of(prepared: Prepared, run: Path) -> dict[str, float]:

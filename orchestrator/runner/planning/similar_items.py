@@ -125,11 +125,6 @@ class NearCopies(NamedTuple):
         return sum(map(len, self.groups))
 
     @property
-    def n_clusters(self) -> int:
-        """Clusters of all items, if each group is one."""
-        return self.n_items - self.n_alike + len(self.groups)
-
-    @property
     def widening(self) -> float:
         """The factor of an interval's width if items of a group are always equal.
 
@@ -143,13 +138,14 @@ class NearCopies(NamedTuple):
         largest = self.groups[0]
         names = ", ".join(largest[:_NAMED])
         more = ", …" if len(largest) > _NAMED else ""
+        n_clusters = self.n_items - self.n_alike + len(self.groups)
         groups = "1 group" if len(self.groups) == 1 else f"{len(self.groups):,} groups"
         return (
             f"{self.n_alike:,} of {self.n_items:,} items are near-copies of others: they share a "
             f"passage of about {PASSAGE} characters or more, or all but a few words ({groups}; the "
             f"largest has {len(largest):,}: {names}{more}), and no cluster is named. If they "
             f"belong together, such as questions on one passage, {self.n_items:,} prompts are "
-            f"{self.n_clusters:,} clusters, and intervals have to be up to {self.widening:.2g} "
+            f"{n_clusters:,} clusters, and intervals have to be up to {self.widening:.2g} "
             "times as wide. Name the column that "
             "says which do by dataset: {fields: {cluster: COLUMN}}, or say that none do by "
             "cluster: null"
@@ -220,7 +216,13 @@ def _by_template(texts: Sequence[Text], own: Sequence[Text]) -> NDArray[np.int64
 
 def _by_passage(texts: Sequence[Text]) -> NDArray[np.int64]:
     """Return a code for each text, shape (n,): the same for texts that share a passage."""
-    chosen = [_least_of_neighbours(_windows(text, _LONG)) for text in texts]
+    chosen = []
+    for text in texts:
+        # The least of each 2 ** _NEIGHBOURS neighbours, each value once.
+        found = _windows(text, _LONG)
+        for width in (1 << doubling for doubling in range(_NEIGHBOURS)):
+            found = np.minimum(found[:-width], found[width:]) if len(found) > width else found
+        chosen.append(np.unique(found))
     hashes = np.concatenate(chosen)
     owners = np.repeat(np.arange(len(texts)), [len(one) for one in chosen])
     passages = np.unique(hashes, return_inverse=True)[1].reshape(-1)
@@ -246,7 +248,7 @@ def _by_words(texts: Sequence[Text]) -> NDArray[np.int64]:
         alike = (
             leader
             for leader, _ in known.most_common(2)
-            if _may_be_alike(sketch, sketches[leader]) and _is_alike(text, texts[leader])
+            if _is_alike((text, sketch), (texts[leader], sketches[leader]))
         )
         codes[place] = next(alike, place)
         if codes[place] == place:
@@ -257,15 +259,14 @@ def _by_words(texts: Sequence[Text]) -> NDArray[np.int64]:
     return codes
 
 
-def _may_be_alike(one: Hashes, two: Hashes) -> bool:
-    """Tell from the least hashes of two texts whether comparing all of them may be worth it."""
-    least = np.union1d(one, two)[:_SKETCH]
-    both = np.isin(least, one) & np.isin(least, two)
-    return bool(both.mean() > _LEAST_ALIKE - 0.2)
-
-
-def _is_alike(one: Text, two: Text) -> bool:
-    a, b = (np.unique(_windows(text, _SHORT)) for text in (one, two))
+def _is_alike(one: tuple[Text, Hashes], two: tuple[Text, Hashes]) -> bool:
+    """Compare two texts, each with its least hashes."""
+    # These tell whether comparing all of them may be worth it.
+    least = np.union1d(one[1], two[1])[:_SKETCH]
+    both = np.isin(least, one[1]) & np.isin(least, two[1])
+    if both.mean() <= _LEAST_ALIKE - 0.2:
+        return False
+    a, b = (np.unique(_windows(text, _SHORT)) for text, _ in (one, two))
     n_both = np.intersect1d(a, b, assume_unique=True).size
     alike = n_both / (a.size + b.size - n_both)
     return bool(alike >= _LEAST_ALIKE and max(a.size, b.size) - n_both <= _MOST_OWN)
@@ -288,16 +289,6 @@ def _mixed(hashes: Hashes) -> Hashes:
     hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: Hashes = hashes ^ (hashes >> np.uint64(31))
     return mixed
-
-
-def _least_of_neighbours(hashes: Hashes) -> Hashes:
-    """The least of each 2 ** _NEIGHBOURS neighbours, each value once."""
-    found = hashes
-    for doubling in range(_NEIGHBOURS):
-        width = 1 << doubling
-        if len(found) > width:
-            found = np.minimum(found[:-width], found[width:])
-    return np.unique(found)
 
 
 _TEXTS: Final = ("item", "prompt", "messages")

@@ -44,6 +44,11 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
     rankings, slots = _rankings(plan)
     _check(recipe, settings, rankings)
     asked_for = {method.name for method in recipe.methods}
+    sizes: tuple[int, ...] = ()
+    if plan.clusters is not None and not of_dataset:
+        # Items of a cluster stand together.
+        begins = np.flatnonzero(np.diff(plan.clusters)) + 1
+        sizes = tuple(np.diff([0, *begins, len(plan.items)]).tolist())
     return StoppingRule(
         n_items=len(plan.items),
         block=settings.block,
@@ -57,7 +62,7 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
             () if part.name in asked_for else tuple(plan.fed_by(which))
             for which, (part, _) in enumerate(plan.combinations)
         ),
-        sizes=() if of_dataset else _cluster_sizes(plan),
+        sizes=sizes,
     )
 
 
@@ -76,14 +81,6 @@ def _check(recipe: Recipe, settings: StopWhen, rankings: Sequence[Ranking]) -> N
             f"statistics.stop_when.top: the top {settings.top} of {fewest} models are all of "
             "them; omit it to settle every order"
         )
-
-
-def _cluster_sizes(plan: Plan) -> tuple[int, ...]:
-    """Items of each cluster, which stand together; empty where each item stands alone."""
-    if plan.clusters is None:
-        return ()
-    begins = np.flatnonzero(np.diff(plan.clusters)) + 1
-    return tuple(np.diff([0, *begins, len(plan.items)]).tolist())
 
 
 def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:

@@ -8,7 +8,6 @@ gone on: so what stands there is never older than what stood there before.
 import contextlib
 import fcntl
 import os
-import shutil
 import time
 import weakref
 from collections.abc import Iterator
@@ -70,7 +69,10 @@ def frames_of(
             export(store, own, late)
             if maywrite:
                 _give(store, own, directory)
-        items = _items(directory, own) if mayread else items_path(directory)
+        items = items_path(directory)
+        if mayread:
+            items = own / f"{ITEMS}.parquet"
+            check_items(directory, items)
         beside = directory.results if maywrite else None
         frames = FrameFiles(held or own, _readable(items), roles(store), beside)
         weakref.finalize(frames, side.pop_all().close)
@@ -122,22 +124,12 @@ def _give(store: Store, own: Path, directory: RunDirectory) -> None:
                         return
             for name in (*names, EXPORTED):
                 with files.renaming(results / name, own=True) as part:
-                    _link(own / name, part)
+                    files.check_plain(own / name)
+                    files.link_or_copy(own / name, part)
     except OSError as error:
         raise StoreError(
             f"can't write {error.filename or results}: {error.strerror or error}"
         ) from error
-
-
-def _link(original: Path, name: Path) -> None:
-    """Give a file a second name, or copy it where the file system has no such names."""
-    files.check_plain(original)
-    try:
-        name.hardlink_to(original)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        shutil.copyfile(original, name, follow_symlinks=False)
 
 
 @contextlib.contextmanager
@@ -159,12 +151,6 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _items(directory: RunDirectory, own: Path) -> Path:
-    taken = own / f"{ITEMS}.parquet"
-    check_items(directory, taken)
-    return taken
-
-
 def check_items(run_dir: RunDirectory, taken: Path | None = None) -> None:
     """See that the file of items is what was written, as far as a mark says what that was.
 
@@ -178,7 +164,8 @@ def check_items(run_dir: RunDirectory, taken: Path | None = None) -> None:
             looked_at = path
             if taken is not None:
                 taken.unlink(missing_ok=True)
-                _link(path, taken)
+                files.check_plain(path)
+                files.link_or_copy(path, taken)
                 looked_at = taken
             is_right = not mark or files.has_checksum(looked_at, expected)
         except OSError:

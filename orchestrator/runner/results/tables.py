@@ -25,8 +25,7 @@ from orchestrator import __version__, contracts, plugins
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Context, Source, answer_frames, roles_in
-from orchestrator.contracts.method import frame_of
-from orchestrator.contracts.summary import Analysis, Summary
+from orchestrator.contracts.method import Analysis, Summary, frame_of
 from orchestrator.disk import files
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
 from orchestrator.frames import FrameFiles
@@ -34,6 +33,7 @@ from orchestrator.plugins.base import Settings
 from orchestrator.plugins.permission import how_to_permit_run
 from orchestrator.ranking.agreement import JudgesAgreement
 from orchestrator.ranking.analysis import RankingAnalysis
+from orchestrator.ranking.cells import given
 from orchestrator.ranking.scores import Estimates, ScoresSummary
 from orchestrator.ranking.style import equal_style
 from orchestrator.ranking.trust import of_frames, thresholds_of
@@ -199,8 +199,6 @@ def summarise(
         if source.frame not in frames:
             continue
         context = _context(source.name, settings, frames, clusters)
-        if keeping is not None:
-            context = msgspec.structs.replace(context, once=keeping.once)
         warnings = no_ranking_by_judge(trust.get(source.name, ()))
         if summary is not None:
             said = _of_method(summary, source, context, keeping)
@@ -238,7 +236,7 @@ def _of_method(
     """Return the tables of a method's summary, from an earlier call where that is possible."""
 
     def compute() -> list[Table]:
-        rows = context.rows_of(source, ("status",) if summary.by_numbers else summary.reads)
+        rows = given(context, source, summary.reads)
         own = msgspec.structs.replace(context, rows=rows, sources=[source])
         return _said(summary(source.method.config), own)
 

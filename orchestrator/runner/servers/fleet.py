@@ -400,7 +400,7 @@ class Fleet:
             why = loss.without_room.get(name, "")
             for server in copies:
                 if why:
-                    server.try_once(f"node {node} is out of reach, and no other has room: {why}")
+                    server.no_room = f"node {node} is out of reach, and no other has room: {why}"
                 elif server.launch.carrier is not None:
                     server.launch.carrier.lost = (*server.launch.carrier.lost, node)
                 if name in loss.waiting:

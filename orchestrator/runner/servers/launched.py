@@ -80,6 +80,7 @@ class Launched:
         node: Name of the machine of a cluster that it is planned on, or of several with commas
             between them; empty for any.
         lost: Told of its machine when that is out of reach.
+        no_room: Why no node that is left has room for it: it is given up if its next start fails.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Launched:
         self._last_end: End | None = None
         self._may_start = asyncio.Event()
         self._may_start.set()
-        self._no_room = ""
+        self.no_room = ""
         self._is_silent = False
         self.lost: Callable[[str], None] = lambda _: None
         self.has_answered: Callable[[], bool] = lambda: False
@@ -135,8 +136,8 @@ class Launched:
                         await self._start()
                     except LaunchError as error:
                         self._last_end = start_failed(error)
-                        if self._no_room:
-                            said = f"{self._last_end.said}; {self._no_room}"
+                        if self.no_room:
+                            said = f"{self._last_end.said}; {self.no_room}"
                             raise LaunchError(said) from error
                         raise
             if (lost := await self._lost()) is not None:
@@ -166,10 +167,6 @@ class Launched:
     def admit(self) -> None:
         """Let it start."""
         self._may_start.set()
-
-    def try_once(self, why: str) -> None:
-        """Give it up if its next start fails, since no node that is left has room for it."""
-        self._no_room = why
 
     async def end_silent(self) -> None:
         """End the server although it runs, as it hangs; who asks for it next starts it again."""
@@ -294,8 +291,8 @@ class Launched:
             end = start_failed(error)
             if self._given_up is not None:
                 return self._given_up
-            if self._no_room:
-                return Failure("dead_server", f"{end.said}; {self._no_room}", permanent=True)
+            if self.no_room:
+                return Failure("dead_server", f"{end.said}; {self.no_room}", permanent=True)
             return self._count(end)
         return None
 

@@ -8,7 +8,7 @@ with, in the store.
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -53,72 +53,70 @@ def decoded(text: str | None) -> dict[str, KeptLimit]:
         return {}
 
 
-class FirstLimits(msgspec.Struct, frozen=True):
-    """Limits that a call begins with.
+class Adaptive:
+    """Keeps the limits of models where their servers do best.
 
-    Attributes:
-        first: Of all models.
+    Args:
+        store: Where they are kept for the next call.
+        first: Limits of all models to begin with.
         controllers: Of the models whose limit is to be found while the run goes on.
         labels: What the store remembers the servers of each model by.
         kept: What earlier calls wrote down, by label.
         n_servers: Servers of each model for which its limit was made; 1 where left out.
     """
 
-    first: Mapping[str, Limits] = {}
-    controllers: Mapping[str, Controller] = {}
-    labels: Mapping[str, str] = {}
-    kept: Mapping[str, KeptLimit] = {}
-    n_servers: Mapping[str, int] = {}
-
-
-def first_limits(prepared: Prepared, fleet: Fleet, store: Store) -> FirstLimits:
-    """Return the limits of a run's models; where one is to be found, from what was found before."""
-    identities = prepared.plan.identities
-    labels = {name: server_label(name, identities[name]) for name in prepared.identities}
-    n_servers = {name: fleet.n_servers(name) for name in labels}
-    kept = decoded(store.get_meta(META))
-    controllers, limits = {}, {}
-    for name, n in n_servers.items():
-        spec = prepared.models[name]
-        limit = spec.max_in_flight * n
-        if spec.is_adaptive:
-            known = kept.get(labels[name])
-            start = START * n if known is None else known.limit
-            controllers[name] = Controller(start, FLOOR * n, CEILING * n)
-            limit = controllers[name].limit
-        own = spec.limits
-        limits[name] = Limits(limit, own.dead_after_s, own.max_attempts)
-    return FirstLimits(limits, controllers, labels, kept, n_servers)
-
-
-class Adaptive:
-    """Keeps the limits of models where their servers do best."""
-
     def __init__(
         self,
-        limits: FirstLimits,
-        core: Core,
-        scheduler: Scheduler,
-        loads: Loads,
-        tokens: Mapping[str, list[int]],
         store: Store,
+        *,
+        first: Mapping[str, Limits] = {},
+        controllers: Mapping[str, Controller] = {},
+        labels: Mapping[str, str] = {},
+        kept: Mapping[str, KeptLimit] = {},
+        n_servers: Mapping[str, int] = {},
     ) -> None:
-        self._controllers = dict(limits.controllers)
-        self._labels = limits.labels
-        self._kept = dict(limits.kept)
-        self._core = core
-        self._scheduler = scheduler
-        self._loads = loads
-        self._tokens = tokens
         self._store = store
-        self._first = {name: state.limits.max_in_flight for name, state in core.models.items()}
-        self._changes: dict[str, list[Change]] = {name: [] for name in core.models}
-        self._n_changes = dict.fromkeys(core.models, 0)
-        self._n_servers = {name: limits.n_servers.get(name, 1) for name in core.models}
-        self._n_there = dict(self._n_servers)
+        self.first = dict(first)
+        self._controllers = dict(controllers)
+        self._labels = labels
+        self._kept = dict(kept)
+        self._n_servers = n_servers
         self._by_hand: set[str] = set()
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
+
+    @classmethod
+    def of_run(cls, prepared: Prepared, fleet: Fleet, store: Store) -> Self:
+        """Return the limits of a run; where one is to be found, from what was found before."""
+        identities = prepared.plan.identities
+        labels = {name: server_label(name, identities[name]) for name in prepared.identities}
+        n_servers = {name: fleet.n_servers(name) for name in labels}
+        kept = decoded(store.get_meta(META))
+        controllers, limits = {}, {}
+        for name, n in n_servers.items():
+            spec = prepared.models[name]
+            limit = spec.max_in_flight * n
+            if spec.is_adaptive:
+                known = kept.get(labels[name])
+                start = START * n if known is None else known.limit
+                controllers[name] = Controller(start, FLOOR * n, CEILING * n)
+                limit = controllers[name].limit
+            own = spec.limits
+            limits[name] = Limits(limit, own.dead_after_s, own.max_attempts)
+        return cls(
+            store, first=limits, controllers=controllers, labels=labels, kept=kept,
+            n_servers=n_servers,
+        )  # fmt: skip
+
+    def steer(
+        self, core: Core, scheduler: Scheduler, loads: Loads, tokens: Mapping[str, list[int]]
+    ) -> None:
+        """Steer what sends the requests of the run from now on."""
+        self._core, self._scheduler, self._loads, self._tokens = core, scheduler, loads, tokens
+        self.first = {name: state.limits for name, state in core.models.items()}
+        self._changes: dict[str, list[Change]] = {name: [] for name in core.models}
+        self._n_changes = dict.fromkeys(core.models, 0)
+        self._n_there = {name: self._n_servers.get(name, 1) for name in core.models}
 
     async def run(self) -> None:
         """Follow all models until cancelled."""
@@ -142,7 +140,7 @@ class Adaptive:
         if n == before or model in self._by_hand:
             return
         controller = self._controllers.get(model)
-        said = f"{n} of {self._n_servers[model]} servers"
+        said = f"{n} of {self._n_servers.get(model, 1)} servers"
         if controller is not None:
             change = controller.resize(self._now(), n, before, said)
         else:
@@ -158,7 +156,7 @@ class Adaptive:
         return LimitProgress(
             is_adaptive=controller is not None,
             signal=controller.signal if controller is not None else "",
-            first=self._first[model],
+            first=self.first[model].max_in_flight,
             n_changes=self._n_changes[model],
             last=msgspec.to_builtins(self._changes[model][-5:]),
         )

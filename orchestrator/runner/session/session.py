@@ -28,7 +28,7 @@ from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.fleet import Fleet, Listener
 from orchestrator.runner.servers.health import Loads
 from orchestrator.runner.servers.placement import Waves, plan_anew
-from orchestrator.runner.session.adaptive import Adaptive, FirstLimits
+from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.runner.session.opening import Opened, positions_left
 from orchestrator.runner.session.progress import Ints, LiveRankings, Stages, models_progress
 from orchestrator.runner.session.token_texts import TokenTexts
@@ -101,7 +101,7 @@ class Session(Listener):
         core: Core,
         budget: Budget,
         fleet: Fleet,
-        limits: FirstLimits,
+        adaptive: Adaptive,
         waves: Waves | None = None,
         *,
         run_dir: Path,
@@ -153,7 +153,8 @@ class Session(Listener):
         self._failures: dict[str, int] = {}
         self._tokens = {name: [0, 0] for name in plan.identities}
         self.loads = Loads(core.models, self.scheduler.backend)
-        self.adaptive = Adaptive(limits, core, self.scheduler, self.loads, self._tokens, store)
+        self.adaptive = adaptive
+        adaptive.steer(core, self.scheduler, self.loads, self._tokens)
         self._faults: list[str] = []
         self._often = RepeatedEvents()
         statistics = prepared.recipe.settings.statistics

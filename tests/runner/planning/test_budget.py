@@ -17,7 +17,7 @@ from orchestrator.recipe.schema import Price
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, labels
 from orchestrator.runner.planning.budget import Budget, Most, Spent, token_counts
 from orchestrator.scheduler.core import Core, Limits
-from orchestrator.scheduler.ready import Admission, RetryPolicy
+from orchestrator.scheduler.ready import Admission
 from tests.core.fakes import plan, row
 from tests.runner.session.parts import Fleet, Parts
 from tests.runner.session.test_session import MemoryStore
@@ -76,7 +76,7 @@ async def spend(bounds, seed, spent):
     session = Parts(
         plan=p,
         store=MemoryStore(),
-        core=Core(dict.fromkeys(servers, limits), RetryPolicy(first_wait_s=0.001)),
+        core=Core(dict.fromkeys(servers, limits)),
         budget=budget,
         fleet=Fleet(connect),
         max_open=300,

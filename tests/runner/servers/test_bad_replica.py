@@ -14,7 +14,7 @@ from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.runner.servers.replicas import Replicas
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.loop import Scheduler
-from orchestrator.scheduler.ready import Admission, RetryPolicy
+from orchestrator.scheduler.ready import Admission
 from orchestrator.wire.failures import classify
 from orchestrator.wire.parsing import no_logprobs
 from tests.crossed import crossed
@@ -138,7 +138,7 @@ async def run(servers, log, n, **limits):
         failure = await several.begin(1)
         return several if failure is None else failure
 
-    core = Core({"m": Limits(EACH * len(servers), **limits)}, RetryPolicy())
+    core = Core({"m": Limits(EACH * len(servers), **limits)})
     scheduler = Scheduler(core, connect_all, log)
     log.end = scheduler.stop
     log.n_left = n

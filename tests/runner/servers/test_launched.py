@@ -12,7 +12,7 @@ from orchestrator.placement import Share
 from orchestrator.records import Failure
 from orchestrator.runner.servers.health import Restarts
 from orchestrator.runner.servers.launched import Launched
-from orchestrator.scheduler.ready import RetryPolicy
+from orchestrator.scheduler.core import Limits
 
 AT_ONCE = Restarts(at_most=3, first_wait_s=0.0)
 
@@ -190,7 +190,7 @@ def test_waits_double_up_to_a_bound_and_end():
 
 
 def test_a_request_that_ends_its_server_runs_out_of_attempts_first():
-    assert Restarts().at_most > RetryPolicy().max_attempts
+    assert Restarts().at_most > Limits().max_attempts
 
 
 class Far(Process):
@@ -345,12 +345,12 @@ async def test_a_replica_without_a_place_is_given_up(at_once):
 
 async def test_a_server_that_fits_on_no_node_is_tried_once_and_refused_with_the_reason(at_once):
     kind = Kind(LaunchError("no machine took it\nlog"), LaunchError("another"))
-    server = lost(kind, lambda server, _: server.try_once("it needs 8 GPUs"))
+    server = lost(kind, lambda server, _: setattr(server, "no_room", "it needs 8 GPUs"))
     failure = await server.running()
     assert failure.permanent
     assert failure.message == "no machine took it; it needs 8 GPUs"
     assert await server.running() is failure
     first = launched(Kind(LaunchError("no machine took it\nlog")))
-    first.try_once("it needs 8 GPUs")
+    first.no_room = "it needs 8 GPUs"
     with pytest.raises(LaunchError, match=r"^no machine took it; it needs 8 GPUs$"):
         await first.running()

@@ -15,7 +15,6 @@ from orchestrator.records import Failure, Message
 from orchestrator.runner.planning.budget import Budget, Spent
 from orchestrator.runner.servers.placement import PlacedServer, Waves
 from orchestrator.scheduler.core import Core, Limits
-from orchestrator.scheduler.ready import RetryPolicy
 from tests.core.fakes import BUSY, SAMPLING, generation, plan
 from tests.runner.session.parts import Fleet, Parts
 from tests.runner.session.test_session import MemoryStore
@@ -127,7 +126,7 @@ def make(
     parts = Parts(
         plan=p,
         store=store,
-        core=Core(dict.fromkeys(names, Limits(8, 30.0)), RetryPolicy(max_attempts=2)),
+        core=Core(dict.fromkeys(names, Limits(8, 30.0, max_attempts=2))),
         budget=Budget(schema.Budget(), Spent(), {}),
         fleet=machine,
         max_open=max_open,

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from orchestrator.runner.planning.prepare import Prepared
-from orchestrator.runner.session.adaptive import FirstLimits
+from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.session import Session
 from orchestrator.statistics.trust import DEFAULTS
@@ -40,7 +40,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Any
     max_open: int | None = 200
     max_bytes: float = math.inf
-    limits: FirstLimits = FirstLimits()
+    limits: Adaptive | None = None
     waves: Any = None
     first: Sequence[int] = ()
     per_minute: Mapping[str, float] = {}
@@ -71,5 +71,6 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
             allow_code=False,
         )
         opened = Opened(1, self.done, [], None, tuple(self.first))
-        parts = (self.store, self.core, self.budget, self.fleet, self.limits, self.waves)
+        limits = self.limits or Adaptive(self.store)
+        parts = (self.store, self.core, self.budget, self.fleet, limits, self.waves)
         return Session(prepared, opened, *parts, run_dir=cast("Any", "here"))

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import deque
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from orchestrator.backend import ServerLoad
-from orchestrator.runner.session.adaptive import META, FirstLimits, KeptLimit, decoded
+from orchestrator.runner.session.adaptive import META, Adaptive, KeptLimit, decoded
 from orchestrator.scheduler.core import Limits
 from orchestrator.scheduler.limits import Controller
 from tests.core.fakes import BUSY, generation
@@ -74,7 +75,9 @@ async def run(server, n_items, *, start=64, fix_at=None):
     _, parts, _ = make(
         {"m": server}, n_items=n_items, limits=Limits(start), store=store, max_open=2000
     )
-    limits = FirstLimits(controllers={"m": Controller(start)}, labels={"m": "m 1234"})
+    limits = Adaptive(
+        cast("Any", store), controllers={"m": Controller(start)}, labels={"m": "m 1234"}
+    )
     session = msgspec.structs.replace(parts, limits=limits).session()
     if fix_at is not None:
         asyncio.get_running_loop().call_later(fix_at, session.adaptive.by_hand, "m", 3)
@@ -155,7 +158,7 @@ def test_what_is_kept_is_read_again():
 async def test_servers_that_come_and_go_take_their_share_of_the_limit_along():
     store = Store()
     _, parts, _ = make({"m": Server(64)}, limits=Limits(64), store=store)
-    first = FirstLimits(n_servers={"m": 4}, labels={"m": "m 1234"})
+    first = Adaptive(cast("Any", store), n_servers={"m": 4}, labels={"m": "m 1234"})
     session = msgspec.structs.replace(parts, limits=first).session()
     limits = []
     for n_there in (1, 1, 3, 4):

@@ -11,7 +11,6 @@ from orchestrator.recipe import schema
 from orchestrator.records import Failure
 from orchestrator.runner.planning.budget import Budget, Spent
 from orchestrator.scheduler.core import Core, Limits
-from orchestrator.scheduler.ready import RetryPolicy
 from tests.core.fakes import BUSY, REFUSED, SAMPLING, generation, plan, row
 from tests.runner.session.parts import Fleet, Parts
 
@@ -90,7 +89,7 @@ def make(servers, *, n_items=60, combos=None, bounds=None, max_open=200, limits=
     parts = Parts(
         plan=p,
         store=store or MemoryStore(),
-        core=Core(dict.fromkeys(names, limit), RetryPolicy(max_attempts=3)),
+        core=Core(dict.fromkeys(names, msgspec.structs.replace(limit, max_attempts=3))),
         budget=Budget(bounds or schema.Budget(), Spent(), {}),
         fleet=Fleet(connect),
         max_open=max_open,

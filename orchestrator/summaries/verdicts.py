@@ -4,11 +4,30 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import polars as pl
 
 from orchestrator.clusters import OVER, prompt_words
-from orchestrator.plugin import Cell, Column, Context, Measured, Table, make_table, table_columns
-from orchestrator.ranking.cells import METHODS, comparisons, mean_of, n_prompts, share_of, without_n
+from orchestrator.methods._harness import HarnessSettings
+from orchestrator.plugin import (
+    Cell,
+    Column,
+    Context,
+    Measured,
+    Summary,
+    Table,
+    make_table,
+    table_columns,
+)
+from orchestrator.ranking.cells import (
+    METHODS,
+    comparisons,
+    groups,
+    mean_of,
+    n_prompts,
+    share_of,
+    without_n,
+)
 
 VERDICT_COLUMNS: Final = (
     "item", "category", "turn", "judge", "model", "model_a", "model_b", "rating", "winner",
@@ -18,6 +37,32 @@ VERDICT_COLUMNS: Final = (
 OK: Final = pl.col("status") == "ok"
 _BEST_FIRST: Final = 2
 _RATED: Final = pl.col("rating").is_not_null()
+
+
+_EACH_ITS_OWN: Final = "each model rates itself: a higher rating does not mean a better model"
+_TITLES: Final = {
+    "auto_j": ("Auto-J", ()),
+    "critique_llm": ("CritiqueLLM", ()),
+    "mt_bench_judge": ("MT-Bench", ()),
+    "self_generation": ("Self-Generation", (_EACH_ITS_OWN,)),
+}
+"""Title and first notes of the tables of a method."""
+
+
+class VerdictsSummary(Summary[HarnessSettings]):
+    """Mean rating of each model, or wins and ties over both orders."""
+
+    reads_alone = True
+    reads = VERDICT_COLUMNS
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Return ratings, or wins and pairs."""
+        title, notes = _TITLES.get(kind_of(context), (context.name, ()))
+        tables = winner_tables if self.config.pairwise else rating_tables
+        return [
+            msgspec.structs.replace(table, notes=(*notes, *table.notes))
+            for table in tables(context, title)
+        ]
 
 
 def rating_tables(context: Context, title: str, *, digits: int = 2) -> list[Table]:
@@ -46,7 +91,7 @@ def _ratings(context: Context, title: str, digits: int) -> Table:
         Column("missing", "count"),
     ]
     lines: list[list[Cell]] = []
-    for (model, judge), group in rows.group_by("model", "judge", maintain_order=True):
+    for (model, judge), group in groups(rows, "model", "judge"):
         good = group.filter(OK & _RATED)
         of_turn = [
             mean_of(good.filter(pl.col("turn") == t), pl.col("rating"), level) for t in turns
@@ -118,7 +163,7 @@ def _models(context: Context, title: str) -> Table:
         ),
     ]
     lines: list[list[Cell]] = []
-    for (model, judge), own in sides.group_by("model", "judge", maintain_order=True):
+    for (model, judge), own in groups(sides, "model", "judge"):
         n = Counter(own["result"])
         preferred = share_of(own, pl.col("preferred"), level).value
         lines.append(
@@ -154,7 +199,7 @@ def _pairs(context: Context, title: str, good: pl.DataFrame) -> Table:
     # Told apart by what each order said of the answer shown first.
     first = ((pl.col("winner_ab") == "A") & (pl.col("winner_ba") == "B")).cast(pl.Float64)
     lines: list[list[Cell]] = []
-    for (a, b, judge), group in good.group_by("model_a", "model_b", "judge", maintain_order=True):
+    for (a, b, judge), group in groups(good, "model_a", "model_b", "judge"):
         lines.append(
             [
                 str(a),
