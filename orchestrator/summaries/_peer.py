@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER, PROMPT
+from orchestrator.clusters import CLUSTER, PROMPT, codes
 from orchestrator.plugin import Cell, Context, Measured, Table, make_table, table_columns
 from orchestrator.ranking.cells import good_rows, numbered
+from orchestrator.ranking.scores import packed
 from orchestrator.records import Bools, Floats, IntArray, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.elo import Battles
@@ -22,9 +23,6 @@ from orchestrator.statistics.resampling import jackknife_sums, student_interval
 from orchestrator.tables import counted_words, measured, with_interval
 
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
-_OF_VOTES: Final = (
-    *_PAIR, "judges", "votes", "missing", "undefined", "n_truncated", "status",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,19 +83,25 @@ class Votes:
 
 
 def read_votes(context: Context) -> Votes | None:
-    """The votes in rows of `peer_votes`; None where there is none."""
-    rows = numbered(context, _OF_VOTES)
-    if rows.is_empty() or (good := good_rows(rows)).is_empty():
+    """The votes of a context's rows; None where there is none."""
+    n_failed = len(context.rows) - len(good_rows(context.rows))
+    if n_failed == len(context.rows):
         return None
-    n_failed = len(rows) - len(good)
-    del rows
-    # In which order units ended must not show in an Elo rating or a resample.
-    good = good.sort(_PAIR).with_row_index("row")
+    good = pairs_of(context, "undefined", "n_truncated", "missing")
     # Answers left out are counted once an item and turn.
-    turns = good.unique(["item", "turn"])
+    turns = good.filter(pl.struct("item", "turn").rle_id().is_first_distinct())
     missing = turns["missing"].explode().drop_nulls().cast(pl.String)
     named = pl.concat([good["model_a"], good["model_b"]]).unique().cast(pl.String)
     models = tuple(sorted({*named, *missing}))
+    left_out = (
+        (good["undefined"].sum(), "votes undefined"),
+        (len(missing), "answers missing"),
+        (turns["n_truncated"].sum(), "answers truncated for comparison"),
+        (n_failed, "without votes"),
+    )
+    del good, turns
+    # In which order units ended must not show in an Elo rating or a resample.
+    good = pairs_of(context, "judges", "votes").with_row_index("row")
     single = (
         good.select("row", "judges", "votes")
         .explode("judges", "votes")
@@ -106,12 +110,6 @@ def read_votes(context: Context) -> Votes | None:
     )
     if single.is_empty():
         return None
-    left_out = (
-        (good["undefined"].sum(), "votes undefined"),
-        (len(missing), "answers missing"),
-        (turns["n_truncated"].sum(), "answers truncated for comparison"),
-        (n_failed, "without votes"),
-    )
     places = single["row"]
     clusters = good[CLUSTER].gather(places)
     found = clusters.unique(maintain_order=True)
@@ -140,6 +138,28 @@ def read_votes(context: Context) -> Votes | None:
 def pairs_of(context: Context, *columns: str) -> pl.DataFrame:
     """Return the rows that have votes with some columns, in the order of `Votes.row`."""
     return good_rows(numbered(context, (*_PAIR, "status", *columns))).sort(_PAIR)
+
+
+def matrix_of(
+    pairs: pl.DataFrame, models: Sequence[str], ends: Sequence[pl.Series]
+) -> tuple[Floats, Ints]:
+    """Return the mean of values of both answers of pairs, by turn of an item and model.
+
+    `ends` are of model_a and model_b. Shape (turns, M), nan where there is none; and the cluster of
+    each turn.
+    """
+    turn = codes(packed(pairs, ("item", "turn")))
+    n = int(turn.max(initial=-1)) + 1
+    sums, counts = np.zeros((2, n * len(models)))
+    for side, values in zip(("model_a", "model_b"), ends, strict=True):
+        is_known = values.is_not_null().to_numpy()
+        at = (turn * len(models) + _codes(pairs[side], models))[is_known]
+        sums += np.bincount(at, values.drop_nulls().to_numpy(), minlength=len(sums))
+        counts += np.bincount(at, minlength=len(sums))
+    clusters = np.zeros(n, np.int64)
+    clusters[turn] = codes(pairs[CLUSTER])
+    means = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
+    return means.reshape(n, len(models)), clusters
 
 
 def _codes(column: pl.Series, names: Sequence[str]) -> IntArray:
