@@ -21,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from orchestrator.gates.grammar import read
+from orchestrator.gates import read
 from orchestrator.report.progress import Completeness
 from orchestrator.runner.comparing.differences import contrasts, differences
 from orchestrator.runner.comparing.gating import decided

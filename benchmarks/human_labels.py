@@ -23,13 +23,11 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from orchestrator.statistics.label_planning import (
-    expected_reach,
-)
 from orchestrator.statistics.prediction_powered import (
     Corrected,
     Labelled,
     corrected_mean,
+    expected_reach,
 )
 from orchestrator.statistics.results import Interval
 

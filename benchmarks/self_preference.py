@@ -41,7 +41,7 @@ def draw(n_prompts: int, strengths: Floats, favour: float, rng: np.random.Genera
     odds += favour * own + rng.normal(0.0, 0.5, len(odds))
     traits = np.zeros((3, 5, 1))
     traits[np.arange(3), np.arange(3), 0] = 1.0
-    return JudgedPairs(prompts, judge, first, second, scipy.special.expit(odds), traits)
+    return JudgedPairs(prompts, first, second, 5, judge, scipy.special.expit(odds), traits)
 
 
 def naive_alarm(pairs: JudgedPairs) -> bool:

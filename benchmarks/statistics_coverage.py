@@ -25,7 +25,7 @@ from orchestrator.statistics.agreement import (
     rater_counts,
 )
 from orchestrator.statistics.association import KINDS, Kind
-from orchestrator.statistics.confidence import Gaps, confidence
+from orchestrator.statistics.confidence import confidence
 from orchestrator.statistics.correlation import (
     compare_accuracies,
     compare_correlations,
@@ -114,8 +114,7 @@ def _correlations(world: World, kind: Kind, rng: np.random.Generator) -> dict[st
 def estimates(world: World, rng: np.random.Generator) -> dict[str, Estimate]:
     """Everything with a value and an interval, by name."""
     categories = [str(i % CATEGORIES) for i in world.prompts]
-    gaps = Gaps(world.two, world.prompts, categories=categories)
-    usual, rare = confidence(gaps, [-0.5, 1.9])
+    usual, rare = confidence(world.two, world.prompts, [-0.5, 1.9], categories=categories)
     found: dict[str, Estimate] = {
         "mean": clustered_mean(world.one, world.prompts),
         "mean, log-normal": clustered_mean(world.skewed, world.prompts),

@@ -220,17 +220,6 @@ def clock(seconds: float) -> str:
     return f"{whole // _SECONDS_PER_HOUR}:{minutes:02d}:{whole % _SECONDS_PER_MINUTE:02d}"
 
 
-def rate(per_s: float | None) -> str:
-    """A rate: `412/s`, `3.2/s`; a slow one by the minute, `12.0/min`; UNDEFINED while unknown."""
-    if per_s is None or not math.isfinite(per_s):
-        return UNDEFINED
-    if per_s == 0:
-        return "0/s"
-    if per_s < 1:
-        return f"{per_s * _SECONDS_PER_MINUTE:.1f}/min"
-    return f"{speed(per_s)}/s"
-
-
 def money(amount: float | None) -> str:
     """An amount in the recipe's currency: `12.40`; UNDEFINED where a price is not known."""
     if amount is None or math.isnan(amount):

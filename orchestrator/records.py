@@ -382,16 +382,11 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """The unit of evaluation: an item, the models compared, and the judge.
-
-    `demonstration` is another item with a reference, for methods that show one; None where they
-    don't, or where there is no other.
-    """
+    """The unit of evaluation: an item, the models compared, and the judge."""
 
     item: Item
     models: tuple[str, ...]
     judge: str = ""
-    demonstration: Item | None = None
 
 
 Row = dict[str, Any]

@@ -6,7 +6,6 @@ The units of an item stand together, companions (answers) first, so that prompts
 prefix meet on the server.
 """
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
@@ -240,7 +239,6 @@ class Plan:
                 self.observed_top[model] = max(known, part.method.top_logprobs)
         self._kept: dict[int, Item] = {}
         self._contents: dict[int, bytes] = {}
-        self._referenced: array[int] | None = None
 
     def __len__(self) -> int:
         return len(self.items) * len(self._combinations)
@@ -307,9 +305,8 @@ class Plan:
         """The method and the unit at a position."""
         index, which = divmod(position, len(self._combinations))
         part, combination = self._combinations[which]
-        other = self._demonstration(index) if part.method.demonstrates else None
         item = self._item_at(index)
-        return Work(part, Unit(item, combination.models, combination.judge, other))
+        return Work(part, Unit(item, combination.models, combination.judge))
 
     def unit_hash(self, position: int) -> bytes:
         """Fingerprint of the unit: method, settings, item content, identities, seed."""
@@ -321,16 +318,11 @@ class Plan:
                 del self._contents[next(iter(self._contents))]
             self._contents[index] = content
         part, _ = self._combinations[which]
-        other = self._demonstration(index) if part.method.demonstrates else None
-        if other is None:
-            around = self._hashes[which]
-            if around is None:
-                around = DigestAround((part.fingerprint,), self._decided_by(which))
-                self._hashes[which] = around
-            return around.of(content)
-        shown = (other.key, other.messages, other.reference)
-        decided = (*self._decided_by(which), *shown)
-        return digest(part.fingerprint, content, *decided)
+        around = self._hashes[which]
+        if around is None:
+            around = DigestAround((part.fingerprint,), self._decided_by(which))
+            self._hashes[which] = around
+        return around.of(content)
 
     def _decided_by(self, which: int) -> tuple[object, ...]:
         """Return the inputs that decide a unit's rows besides its method, item and texts shown."""
@@ -360,19 +352,6 @@ class Plan:
             found.extend((part, stage) for stage in new)
             seen.update(marks)
         return found
-
-    def _demonstration(self, index: int) -> Item | None:
-        """Another item that has a reference, drawn by seed and key; None where there is none."""
-        if self._referenced is None:
-            numbers = range(len(self.items))
-            self._referenced = array("q", (n for n in numbers if self.items.item(n).reference))
-        own, known = self._item_at(index), self._referenced
-        first = int.from_bytes(digest("demonstration", self.seed, own.key)[:8], "little")
-        for step in range(len(known)):
-            other = self._item_at(known[(first + step) % len(known)])
-            if other.key != own.key and other.messages != own.messages:
-                return other
-        return None
 
     def _item_at(self, index: int) -> Item:
         """An item; the last few are kept, because its units are opened one after the other."""

@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_094,
+    "private functions used once": 1_085,
     "functions with `Any` in the signature": 223,
-    "lines": 102_838,
-    "files": 435,
-    "distinct names": 4_017,
-    "value classes": 537,
-    "fields of value classes": 2_566,
+    "lines": 102_427,
+    "files": 423,
+    "distinct names": 4_005,
+    "value classes": 534,
+    "fields of value classes": 2_537,
     "pairs of value classes that share 60 % of their fields": 22,
     "floors of layers": 10,
     "frames to a run's first request": 16,
     "files to a run's first request": 9,
-    "files that one run enters": 177,
+    "files that one run enters": 174,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 

@@ -168,9 +168,9 @@ class Service:
     async def chat(self, request: Request) -> Response:
         """`POST /v1/chat/completions`."""
         asked, served = await self._read(request, protocol.ChatRequest)
-        job = chat_job(asked, served)
+        job, answer = chat_job(asked, served)
         await served.run(request, job)
-        return reply(chat_reply(asked, served, job))
+        return reply(chat_reply(asked, served, job, answer))
 
     async def score(self, request: Request) -> Response:
         """`POST /v1/score`: log-probabilities of given tokens after a chat."""

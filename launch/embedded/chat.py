@@ -12,7 +12,7 @@ import secrets
 from datetime import UTC, datetime
 from typing import Any
 
-from launch.embedded.jobs import Answer, Draw, Job, Stop, row_key
+from launch.embedded.jobs import Answer, Draw, Job, Stop
 from launch.embedded.protocol import ChatRequest, bad_request, check_ids, within
 from launch.embedded.served import Served
 from launch.embedded.tokens import Tokens
@@ -23,8 +23,8 @@ LOWEST = -9999.0
 _INT_64 = 1 << 63
 
 
-def chat_job(request: ChatRequest, served: Served) -> Job:
-    """The job of a chat request.
+def chat_job(request: ChatRequest, served: Served) -> tuple[Job, Answer]:
+    """The job of a chat request, and the answer that it draws.
 
     Raises:
         ApiError: 400 for what can't be done.
@@ -43,20 +43,18 @@ def chat_job(request: ChatRequest, served: Served) -> Job:
         raise bad_request(f"when using {name}, logprobs must be set to true.", name)
     if given is not None:
         check_ids("logprob_token_ids", given, vocabulary)
-    drawn = answers(request, served, limit, n_top, None if given is None else tuple(given))
-    job = Job(ids, len(ids), unresolved, answers=drawn, reuse=len(ids) - 1)
-    served.check_memory(job)
-    return job
+    drawn = answer_of(request, served, limit, n_top, None if given is None else tuple(given))
+    return Job(ids, len(ids), unresolved, answer=drawn, reuse=len(ids) - 1), drawn
 
 
-def answers(
+def answer_of(
     request: ChatRequest,
     served: Served,
     max_tokens: int,
     n_top: int = 0,
     ids: tuple[int, ...] | None = None,
-) -> list[Answer]:
-    """The answers that a request wants drawn after each of its prompts.
+) -> Answer:
+    """The answer that a request wants drawn after its prompt.
 
     Raises:
         ApiError: 400 for settings out of range.
@@ -64,15 +62,11 @@ def answers(
     temperature = 1.0 if request.temperature is None else request.temperature
     top_p = 1.0 if request.top_p is None else request.top_p
     top_k = max(request.top_k or 0, 0)
-    n = 1 if request.n is None else request.n
     within("temperature", temperature, 0, math.inf)
-    within("n", n, 1, served.engine.limits.max_rows)
     if not 0 < top_p <= 1:
         raise bad_request(f"top_p must be in (0, 1], got {top_p}", "top_p")
     if request.top_k is not None and request.top_k < -1:
         raise bad_request(f"top_k must be 0 or -1 (off), or at least 1, got {top_k}", "top_k")
-    if n > 1 and temperature == 0:
-        raise bad_request(f"n must be 1 when using greedy sampling, got {n}.", "n")
     seed = secrets.randbits(64) if request.seed is None else request.seed
     within("seed", seed, -_INT_64, 2 * _INT_64 - 1)
     strings = [request.stop] if isinstance(request.stop, str) else request.stop or []
@@ -82,10 +76,7 @@ def answers(
     check_ids("stop_token_ids", extra, served.runner.vocabulary)
     eos: frozenset[int] = frozenset() if request.ignore_eos else served.tokens.eos
     stop = Stop(max_tokens, eos | frozenset(extra), eos - frozenset(extra), tuple(strings))
-    return [
-        Answer(Draw(temperature, top_k, top_p, row_key(seed, choice), n_top, ids), stop)
-        for choice in range(n)
-    ]
+    return Answer(Draw(temperature, top_k, top_p, seed % (2 * _INT_64), n_top, ids), stop)
 
 
 def token_limit(wanted: int | None, n_prompt: int, served: Served) -> int:
@@ -130,32 +121,29 @@ def chat_entry(
     }
 
 
-def chat_reply(request: ChatRequest, served: Served, job: Job) -> dict[str, object]:
+def chat_reply(request: ChatRequest, served: Served, job: Job, answer: Answer) -> dict[str, object]:
     """The fields of a chat reply."""
-    choices = []
-    for index, answer in enumerate(job.answers):
-        choice: dict[str, Any] = {
-            "index": index,
-            "message": {"role": "assistant", "content": text_of(request, answer, served.tokens)},
-            "logprobs": None,
-            "finish_reason": answer.finish_reason,
-            "stop_reason": answer.stop_reason,
-        }
-        if request.logprobs:
-            places = range(len(answer.ids))
-            content = [chat_entry(request, served, answer, place) for place in places]
-            choice["logprobs"] = {"content": content}
-        if request.return_token_ids:
-            choice["token_ids"] = answer.ids
-        choices.append(choice)
-    drawn = sum(len(answer.ids) for answer in job.answers)
+    choice: dict[str, Any] = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text_of(request, answer, served.tokens)},
+        "logprobs": None,
+        "finish_reason": answer.finish_reason,
+        "stop_reason": answer.stop_reason,
+    }
+    if request.logprobs:
+        places = range(len(answer.ids))
+        content = [chat_entry(request, served, answer, place) for place in places]
+        choice["logprobs"] = {"content": content}
+    if request.return_token_ids:
+        choice["token_ids"] = answer.ids
+    drawn = len(answer.ids)
     reply: dict[str, Any] = {
         "id": f"chatcmpl-{secrets.token_hex(12)}",
         "object": "chat.completion",
         "created": int(datetime.now(UTC).timestamp()),
         "model": served.name,
         "system_fingerprint": served.fingerprint,
-        "choices": choices,
+        "choices": [choice],
         "usage": {
             "prompt_tokens": job.n_prompt,
             "completion_tokens": drawn,

@@ -26,21 +26,16 @@ from launch.embedded.tokens import Tokens
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One answer that decodes: `length` tokens are in the cache, `last` is to be fed next.
+    """An answer that decodes: `length` tokens are in the cache, `last` is to be fed next.
 
     A spoilt row has met logits that are not numbers.
     """
 
     job: Job
-    index: int
+    answer: Answer
     length: int
-    last: int
+    last: int = 0
     spoilt: bool = False
-
-    @property
-    def answer(self) -> Answer:
-        """The answer being drawn."""
-        return self.job.answers[self.index]
 
 
 class Batch:
@@ -244,11 +239,10 @@ class Engine:
         jobs = [job for job in self._started if not job.held]
         for group in self._prefiller.groups(jobs, self.limits.prefill_tokens):
             logits = self._prefiller.compute(group)
-            ready = [job for job in group if job.answers and not job.n_left]
             if logits is not None:
-                self._first_tokens(ready, logits)
+                self._first_tokens([job for job in group if not job.n_left], logits)
             for job in group:
-                if not job.answers and not job.n_left:
+                if job.answer is None and not job.n_left:
                     self._finish(job)
         self._started = [job for job in self._started if job.n_left]
         for place, batch in enumerate(self._batches):
@@ -287,17 +281,14 @@ class Engine:
         One that needs more memory than is left keeps all others waiting, or it might never start.
         """
         queues = [self._shots] if self._shots else []
-        if self._texts:
-            taken = self._account.n_rows
-            if taken == 0 or taken + self._texts[0].n_rows <= self.limits.max_rows:
-                queues.append(self._texts)
+        if self._texts and self._account.n_rows < self.limits.max_rows:
+            queues.append(self._texts)
         if not queues:
             return None
         queue = min(queues, key=lambda queue: queue[0].arrival)
         if not self._account.fits(queue[0]):
             return None
         job = queue.popleft()
-        job.n_open = len(job.answers)
         self._account.add(job)
         with self._wake:
             self._n_waiting -= 1
@@ -305,11 +296,8 @@ class Engine:
         return job
 
     def _first_tokens(self, jobs: list[Job], logits: torch.Tensor) -> None:
-        rows = [Row(job, i, job.n_prompt, 0) for job in jobs for i in range(len(job.answers))]
-        owner = [place for place, job in enumerate(jobs) for _ in job.answers]
+        rows = [Row(job, job.answer, job.n_prompt) for job in jobs if job.answer is not None]
         sampler = Sampler([row.answer.draw for row in rows], self._runner.device)
-        if len(owner) != len(jobs):
-            logits = logits[owner]
         drawn = sampler.draw(logits, [0] * len(rows))
         for place, row in enumerate(rows):
             if self._take(row, place, drawn):
@@ -345,15 +333,13 @@ class Engine:
         if logprob != logprob:
             row.spoilt = True
             self._finish(job, internal("the model gave logits that are not numbers"))
-        if job.n_open == 0:
+        if job.reported:
             return False
         self.counters.generated_tokens += 1
         ended = answer.add(token, logprob, drawn.alternatives.get(place), self._tokens)
         row.last = token
         if ended:
-            job.n_open -= 1
-            if job.n_open == 0:
-                self._finish(job)
+            self._finish(job)
         return not ended
 
     def _promote(self, place: int) -> None:
@@ -367,8 +353,7 @@ class Engine:
                 batch.drop(slot)
 
     def _finish(self, job: Job, error: Exception | None = None) -> None:
-        """Report a job once; its other rows end at their next step."""
-        job.n_open = 0
+        """Report a job once; its row ends at its next step."""
         if job.reported:
             return
         job.reported = True

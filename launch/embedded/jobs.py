@@ -206,7 +206,7 @@ class Job:
         positions: Places of the tokens; None for 0, 1, 2, ….
         tree: Which of the last tokens see each other (`trie.Trie.sees`); None for plain text.
         reader: What to read off given places.
-        answers: Texts to draw after the last prompt token.
+        answer: Text to draw after the last prompt token; None for none.
         attention: What sees the attention weights of the tokens behind the prompt.
         reuse: How many leading tokens may come from the prefix cache.
         on_done: Called once, on the engine's thread, with None or what went wrong.
@@ -221,7 +221,7 @@ class Job:
     tree: Tensor | None = None
     reader: Reader | None = None
     attention: See | None = None
-    answers: list[Answer] = field(default_factory=list)
+    answer: Answer | None = None
     reuse: int = 0
     n_cached: int = 0
     cancelled: bool = False
@@ -233,13 +233,12 @@ class Job:
     n_read: int = 0
     known: list[Tensor] = field(default_factory=list)
     names: list[bytes] = field(default_factory=list)
-    n_open: int = 0
     reported: bool = False
 
     @property
     def n_rows(self) -> int:
-        """Places it needs among the rows that decode."""
-        return sum(answer.stop.max_tokens > 1 for answer in self.answers)
+        """Places it needs among the rows that decode: 0 or 1."""
+        return int(self.answer is not None and self.answer.stop.max_tokens > 1)
 
     @property
     def n_left(self) -> int:
@@ -251,7 +250,6 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _CACHED_NUMBERS = 1 << 19
-_MASK_64 = (1 << 64) - 1
 Alternatives = tuple[list[int], list[float]]
 
 
@@ -263,7 +261,7 @@ class Draw:
         temperature: 0 is greedy; ties go to the lowest id.
         top_k: 0 is off.
         top_p: 1 is off.
-        key: 64 bits that decide the row's random numbers.
+        key: 64 bits that decide the row's random numbers, such as a seed.
         n_top: How many alternatives to read; 0 for none.
         ids: Ids to read instead of the most likely ones; None for those.
     """
@@ -290,11 +288,6 @@ class Drawn:
     ids: list[int]
     logprobs: list[float]
     alternatives: dict[int, Alternatives]
-
-
-def row_key(seed: int, choice: int) -> int:
-    """The key of the n-th choice of a request; the first one's is the seed itself."""
-    return (seed + choice * int(_GOLDEN)) & _MASK_64
 
 
 def uniforms(keys: np.ndarray, steps: np.ndarray) -> np.ndarray:

@@ -282,7 +282,7 @@ class Need(NamedTuple):
 
     Attributes:
         tokens: To compute before anything is drawn; 0 when that is done.
-        rows: Answers to draw.
+        rows: Answers to draw, 0 or 1.
         first: Tokens in the cache when drawing begins.
         last: Most tokens there when it ends.
     """
@@ -295,7 +295,7 @@ class Need(NamedTuple):
     @classmethod
     def of(cls, job: Job) -> Need:
         """The need of a job before it starts."""
-        most = max((answer.stop.max_tokens for answer in job.answers), default=0)
+        most = 0 if job.answer is None else job.answer.stop.max_tokens
         return cls(len(job.ids), job.n_rows, job.n_prompt, job.n_prompt + max(0, most - 1))
 
 

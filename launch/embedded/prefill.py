@@ -150,7 +150,7 @@ class Prefiller:
             self._read(job, row, len(chunk.ids), prefilled)
             self._store(job, row, len(chunk.ids), prefilled)
             job.n_done += len(chunk.ids)
-            if not job.n_left and job.answers:
+            if not job.n_left and job.answer is not None:
                 drawing.append((row, len(chunk.ids) - 1))
         if not drawing:
             return None

@@ -81,6 +81,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "frequency_penalty": (0,),
     "repetition_penalty": (1,),
     "min_p": (0,),
+    "n": (1,),
     "min_tokens": (0,),
     "best_of": (1,),
     "length_penalty": (1,),
@@ -130,7 +131,6 @@ class ChatRequest(Rendered, kw_only=True):
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
     ignore_eos: bool | None = None
-    n: int | None = None
     max_tokens: int | None = None
     return_token_ids: bool | None = None
     return_tokens_as_token_ids: bool | None = None

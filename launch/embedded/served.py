@@ -16,7 +16,7 @@ from starlette.types import Receive
 from launch.embedded import layout
 from launch.embedded.engine import Engine, Limits, capacities
 from launch.embedded.jobs import Job
-from launch.embedded.layout import Need, bytes_of, longest_sequence
+from launch.embedded.layout import longest_sequence
 from launch.embedded.model import Rating, add_noise, can_pack, is_rating, leave_out_layers, pack
 from launch.embedded.protocol import Rendered, UnsupportedModelError, bad_request
 from launch.embedded.runner import Runner
@@ -162,23 +162,6 @@ class Served:
                 f"server takes at most {most} tokens (--attention-tokens)"
             )
             raise bad_request(text, "features")
-
-    def check_memory(self, job: Job) -> None:
-        """Refuse a job that would not fit if it were alone, as many long answers at once may not.
-
-        Raises:
-            ApiError: 400 with the memory that it would take.
-        """
-        limits = self.engine.limits
-        pools = capacities(limits.max_len, self.runner)
-        wanted = bytes_of(Need.of(job), self.runner.token_bytes, pools)
-        if wanted > limits.kv_bytes:
-            text = (
-                f"keys and values of {job.n_rows} answers would take {wanted / 2**20:,.0f} MiB; "
-                f"this server takes at most {limits.kv_bytes / 2**20:,.0f} (--kv-cache-mb). Ask "
-                f"for fewer answers at once, or for shorter ones."
-            )
-            raise bad_request(text, "n")
 
     async def run(self, request: Request, job: Job) -> None:
         """Queue a job and wait until it is done; a closed connection drops it.

@@ -29,14 +29,16 @@ from orchestrator.plugin import (
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.human_labels import read_human_labels, skipped_rows
 from orchestrator.ranking.labelled import Config, LabelledRows, labelled_rows
-from orchestrator.statistics.label_planning import (
+from orchestrator.statistics.means import clustered_mean, share_over
+from orchestrator.statistics.prediction_powered import (
+    Corrected,
+    Labelled,
+    corrected_mean,
     expected_reach,
     label_correlation,
     least_correlation,
     worth,
 )
-from orchestrator.statistics.means import clustered_mean, share_over
-from orchestrator.statistics.prediction_powered import Corrected, Labelled, corrected_mean
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
 from orchestrator.tables import Curves, Form, measured, with_interval
 

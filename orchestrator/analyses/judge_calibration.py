@@ -1,8 +1,7 @@
 """Calibration of judges: confidence against accuracy, Brier score, ECE."""
 
 from orchestrator.plugin import Analysis, Context, Table
-from orchestrator.ranking.calibration import calibrated, tables
-from orchestrator.ranking.winners import JudgedWinner, judging_sources
+from orchestrator.ranking.winners import JudgedWinner, calibrated, judging_sources, tables
 
 
 class Config(JudgedWinner):

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.method import is_judging
 from orchestrator.plugin import (
     Analysis,
     Cell,
@@ -120,8 +119,6 @@ class JuryAnalysis(Analysis[Config]):
 
 def _seated(context: Context, config: Config) -> _Jury:
     source = source_of_judges(context, config.method)
-    if not is_judging(source.method):
-        raise UsageError(f"{context.name}: {source.name!r} gives no preferences")
     found = preferences(judged_rows(context, source))
     by_judge = dict(found.by_judge())
     judges = tuple(judge for judge in source.method.judges if judge in by_judge)

@@ -12,7 +12,6 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from orchestrator.clusters import codes, prompt_words
-from orchestrator.contracts.method import is_judging
 from orchestrator.plugin import (
     Analysis,
     Cell,
@@ -84,7 +83,7 @@ class SelfPreferenceAnalysis(Analysis[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """The favours, how sharply each judge tells models apart, and ratings without favour."""
-        source = _source(context, self.config)
+        source = source_of_judges(context, self.config.method)
         judged = _judged(context, source, self.config)
         fit = fit_judge_aware(judged.pairs)
         if fit is None:
@@ -101,13 +100,6 @@ class SelfPreferenceAnalysis(Analysis[Config]):
         trust = context.trust.get(source.name, ())
         warnings = no_ranking_by_judge([one for one in trust if one.judge in judged.judges])
         return [untrusted(table, warnings) for table in tables]
-
-
-def _source(context: Context, config: Config) -> Source:
-    source = source_of_judges(context, config.method)
-    if not is_judging(source.method) or len(source.method.judges) < 2:
-        raise UsageError(f"{context.name}: {source.name!r} does not have several judges")
-    return source
 
 
 def _judged(context: Context, source: Source, config: Config) -> _Judged:
@@ -129,8 +121,8 @@ def _judged(context: Context, source: Source, config: Config) -> _Judged:
             "its family; name 'families', or let a judge answer too"
         )
     sides, soft = found.sides(), np.clip(found.values(SOFT), 0.0, 1.0)
-    judge_of = codes(rows["judge"])
-    pairs = JudgedPairs(sides.prompts, judge_of, sides.first, sides.second, soft, traits)
+    of_pair = (sides.prompts, sides.first, sides.second, sides.n_models)
+    pairs = JudgedPairs(*of_pair, codes(rows["judge"]), soft, traits)
     return _Judged(found, judges, models, pairs)
 
 

@@ -321,7 +321,7 @@ _PARTS: Final[dict[str, _Names]] = {
         "derive": called_with("self", "rows"),
         "scores": _scores,
         **dict.fromkeys(
-            ("name", "candidates", "judges", "top_logprobs", "demonstrates"),
+            ("name", "candidates", "judges", "top_logprobs"),
             _property,
         ),
         "feeds_others": _of_type(bool),

@@ -215,11 +215,6 @@ class Method(Plugin[ConfigT], ABC):
         """Number of alternatives that are observed at each token of the candidates' answers."""
         return 0
 
-    @property
-    def demonstrates(self) -> bool:
-        """True if a unit brings along another item that has a reference."""
-        return False
-
     def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
         """Return the units of one item: who is evaluated, and by which judge."""
         judges = self.judges or ("",)

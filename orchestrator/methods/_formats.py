@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from orchestrator.judgment.harness import align_bench, auto_j, critique_llm, mt_bench
 from orchestrator.judgment.harness._reading import Match, Reading, Winner
@@ -130,12 +130,14 @@ CRITIQUE_LABEL: Final = Format(
 )
 
 
-def _overall(text: str, convention: Literal["align_bench"]) -> float | None:
-    return align_bench.parse_judgment(text, convention=convention)[0]
-
-
 ALIGN_SCORE: Final = Format(
-    align_bench.read_overall, TEN, _RATINGS, (_overall, _number_at(align_bench.overall_match))
+    align_bench.read_overall,
+    TEN,
+    _RATINGS,
+    (
+        lambda text, _: align_bench.parse_judgment(text, convention="align_bench")[0],
+        _number_at(align_bench.overall_match),
+    ),
 )
 
 # -- the bundled judge's own forms ----------------------------------------------------------------

@@ -234,10 +234,10 @@ class Config(OfAnswersSettings):
         False,  # noqa: FBT003
         description="Also report features minus those of the reference answer.",
     )
-    illustration: Literal["own", "other"] | bool = Field(
+    illustration: Literal["own"] | bool = Field(
         False,  # noqa: FBT003
-        description="Also with an example before the prompt. own (or true): the item's own "
-        "question and reference, as in the paper; other: another item's.",
+        description="own (or true): also with the item's own question and reference before the "
+        "prompt, as in the paper.",
     )
     augmented: tuple[str, ...] = Field(
         ("mean_logprob", "softmax_entropy", "vocab_logprob_var"),
@@ -268,9 +268,11 @@ class Config(OfAnswersSettings):
             raise ValueError(f"unknown feature {', '.join(unknown)}; available: {there}")
         return value
 
-    @field_validator("illustration")
+    @field_validator("illustration", mode="before")
     @classmethod
-    def _the_papers(cls, value: str | bool) -> str | bool:  # noqa: FBT001 (as written)
+    def _the_papers(cls, value: object) -> object:
+        if value == "other":
+            raise ValueError("another item's example lost the features' sign, and was removed; own")
         return "own" if value is True else value
 
     @model_validator(mode="after")

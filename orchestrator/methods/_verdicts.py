@@ -7,18 +7,15 @@ refer to nothing ("step 2", "as shown in [1]"), or follow a word such as "Rating
 last of them ends it, and a label that is denied ("not [[A]]") is none.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
 from typing import Final
 
-import msgspec
 import numpy as np
 
 from orchestrator.judgment.harness._reading import denied
-from orchestrator.plugin import Choice, Generation, Label, Prefix, labels
+from orchestrator.plugin import Generation, Label, Prefix
 from orchestrator.records import NO_PREFIX
 
 THINKING_ENDS: Final = "</think>"
@@ -164,61 +161,11 @@ _LINE: Final = (
 BETWEEN: Final = " "
 """Between the two scores of a reply."""
 
-# Characters at the end of a trace in which two scores are looked for; longer labels take more.
-
 
 def as_second(label: Label) -> Label:
     """Return a score as it is written behind the first one."""
     forms = dict.fromkeys(f"{BETWEEN}{form.lstrip()}" for form in label.spellings)
     return Label(f"{BETWEEN}{label.name.lstrip()}", tuple(forms))
-
-
-def apart(scores: Sequence[Label]) -> tuple[Label, ...]:
-    """Return the spellings of all scores as labels of their own, in their order."""
-    return labels(*(form for score in scores for form in score.spellings))
-
-
-def _spans(scores: Sequence[Label]) -> list[slice]:
-    """Return the places of each score's spellings among those of all."""
-    ends = list(accumulate(len(score.spellings) for score in scores))
-    return [slice(end - len(score.spellings), end) for score, end in zip(scores, ends, strict=True)]
-
-
-def together(choice: Choice, scores: Sequence[Label]) -> Choice:
-    """Return the probability of each score, given that of each of its spellings.
-
-    As servers sum spellings: those whose probability is unknown count for the upper bound alone.
-    """
-    spans = _spans(scores)
-    known = [[x for x in choice.logprobs[span] if x == x] for span in spans]
-    return msgspec.structs.replace(
-        choice,
-        logprobs=tuple(_ln_sum(values) if values else math.nan for values in known),
-        upper=tuple(_ln_sum(choice.upper[span]) for span in spans),
-    )
-
-
-def _ln_sum(values: Sequence[float]) -> float:
-    """Return ln of a sum of probabilities, given ln of each; nan if one is."""
-    peak = max(values)
-    if peak == -math.inf or any(value != value for value in values):
-        return sum(values)
-    # Shifted by the largest, so that scores far below the top of the vocabulary do not underflow.
-    return peak + math.log(sum(math.exp(value - peak) for value in values))
-
-
-def written(at: int, choice: Choice, scores: Sequence[Label]) -> str:
-    """Return a first score as the judge would write it.
-
-    Without a begun reply it is the bare score, the first spelling of a label of one's own. Behind
-    one that does not end in white space the likelier spelling counts, with or without a space.
-    `choice` has a value for each score, or for each spelling of all.
-    """
-    score = scores[at]
-    if len(choice.logprobs) == len(scores):
-        return score.spellings[0]
-    known = [-math.inf if x != x else x for x in choice.logprobs[_spans(scores)[at]]]
-    return score.spellings[known.index(max(known))]
 
 
 def slot_of_two(trace: Generation, scores: Sequence[Label]) -> Slot | None:

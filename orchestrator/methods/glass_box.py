@@ -43,10 +43,8 @@ from orchestrator.methods._glass_box import (
 )
 from orchestrator.plugin import (
     Ask,
-    AskFailed,
     Columns,
     Combination,
-    Failure,
     GenerateAsk,
     Generation,
     Message,
@@ -101,11 +99,6 @@ class GlassBox(OfAnswers[Config]):
         return frozenset(
             {"reference"} if self.config.calibration or self.config.illustration else ()
         )
-
-    @property
-    def demonstrates(self) -> bool:
-        """Return True if a unit needs another item with its reference."""
-        return self.config.illustration == "other"
 
     @property
     def scores(self) -> dict[str, int]:
@@ -199,8 +192,7 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
     if got["code"]:
         found |= values.values_of(values.OF_CODE, values.of_score(got["code"][0]))
     if got["illustration"]:
-        other = unit.demonstration if config.illustration == "other" else None
-        found["demonstration"] = (other or unit.item).key
+        found["demonstration"] = unit.item.key
         shown = values.values_of(config.augmented, values.of_score(got["illustration"][0]))
         found |= {f"illustrated_{name}": value for name, value in shown.items()}
     if got["reference"]:
@@ -325,15 +317,10 @@ def _example(unit: Unit, turn: Turn, config: Config) -> Messages | None:
     """Return the messages that illustrate the task before the conversation; None for none.
 
     The item's own questions with their references, up to this turn (section 3.1 of the paper, which
-    has one turn); nothing where a turn has none. Or another item's.
+    has one turn); nothing where a turn has none.
     """
     if not config.illustration:
         return None
-    if config.illustration == "other":
-        other = unit.demonstration
-        if other is None or other.reference is None:
-            raise AskFailed(Failure("bad_item", "no other item has a reference", permanent=True))
-        return (*_spoken(other.messages), Message("assistant", other.reference))
     item = unit.item
     asked = [_spoken(item.messages), *((Message("user", text),) for text in item.followups)]
     shown: list[Message] = []

@@ -30,7 +30,7 @@ from orchestrator.judgment.distribution import mixture
 from orchestrator.methods._drawing import Turn
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import Judged, example_place, judged, reason, said, stages_of
-from orchestrator.methods._leading import continued, lead
+from orchestrator.methods._leading import lead
 from orchestrator.methods._own_labels import GradeLabels, Grades, ascending, check_shown, spanned
 from orchestrator.methods._pairwise import (
     FIELDS,
@@ -43,12 +43,9 @@ from orchestrator.methods._pairwise import (
 )
 from orchestrator.methods._verdicts import (
     Slot,
-    apart,
     as_second,
     slot_of_two,
     spelled,
-    together,
-    written,
 )
 from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Messages, Prefix, Row, Stage, Unit
 from orchestrator.prompts.files import TemplateText
@@ -80,6 +77,11 @@ class Config(PairwiseSettings):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.prefix:
+            raise ValueError(
+                "prefix can't be used: it leads to one label, and a reply has two scores; show the "
+                "form of a reply by `examples`"
+            )
         if self.labels is not None:
             self.grades().check()
             if self.prompt in SCORING_PROMPTS:
@@ -163,13 +165,7 @@ def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
     low, high = config.scale
     ask = partial(example, judge, config.template(), low=low, high=high)
     best = config.verdicts()[-1].name
-    behind = f"{begun}\n{best}"
-    if not config.chain_of_thought:
-        forms = continued(config.verdicts(), config.prefix)[-1].spellings
-        spaced = [form for form in forms if config.prefix and form[:1].isspace()]
-        behind = config.prefix + (spaced or forms)[0]
-    if config.prefix:
-        first = apart(first)
+    behind = f"{begun}\n{best}" if config.chain_of_thought else best
     return (*ask(first, begun=begun), *ask(config.second_labels(), begun=behind))
 
 
@@ -189,8 +185,7 @@ async def _starts(
     """Return the places of the first scores, and the number of traces drawn for each prompt."""
     prompts = lead(prompts, config.template(), config)
     if not config.chain_of_thought:
-        begun = (Prefix(config.prefix) if config.prefix else NO_PREFIX, "")
-        return [(at, prompt, begun) for at, prompt in enumerate(prompts)], 0
+        return [(at, prompt, (NO_PREFIX, "")) for at, prompt in enumerate(prompts)], 0
     traces = await reason(ask, unit, prompts, config)
     starts = [
         (at, prompt, slot)
@@ -204,22 +199,16 @@ async def _orders(
     unit: Unit, ask: Ask, config: Config, starts: Sequence[_Start], n_drawn: int
 ) -> list[_Scores]:
     """Both scores of each prompt, the second behind the most likely first one."""
-    labels_1 = continued(config.verdicts(), config.prefix)
-    labels_2 = config.second_labels()
-    asked = apart(labels_1) if config.prefix else labels_1
+    labels_1, labels_2 = config.verdicts(), config.second_labels()
     choices = await ask.all(
         *(
-            ask.choose(unit.judge, messages, spelled(asked, lead), prefix=prefix)
+            ask.choose(unit.judge, messages, spelled(labels_1, lead), prefix=prefix)
             for _, messages, (prefix, lead) in starts
         )
     )
-    summed = [together(choice, labels_1) if config.prefix else choice for choice in choices]
-    firsts = [judged([choice]) for choice in summed]
+    firsts = [judged([choice]) for choice in choices]
     # The reply up to the first score and with it, as text: the server finds its tokens.
-    scores = [
-        written(config.likeliest(first.probabilities), choice, labels_1)
-        for first, choice in zip(firsts, choices, strict=True)
-    ]
+    scores = [labels_1[config.likeliest(first.probabilities)].spellings[0] for first in firsts]
     # Characters of a score's own token stand for the white space before it.
     prefixes = [
         Prefix(prefix.text + (lead + score.lstrip() if lead else score))

@@ -19,7 +19,6 @@ from orchestrator.statistics.association import association
 from orchestrator.statistics.bounded_mean import least_units
 from orchestrator.statistics.judgments import (
     TIE,
-    Orders,
     PositionEffects,
     position_effects,
     summarise_coverage,
@@ -236,18 +235,10 @@ def _position(table: Table, confidence_level: float) -> PositionEffects | None:
     both = np.isfinite(orders).all(axis=1)
     if not both.any():
         return None
-    clusters, _ = table.clusters()
-    return position_effects(
-        Orders(
-            prompts=clusters[both],
-            prefer_ab=orders[both, 0],
-            prefer_ba=orders[both, 1],
-            decision_ab=table.used["decision_ab"][both].astype(np.float64),
-            decision_ba=table.used["decision_ba"][both].astype(np.float64),
-            differ=~table.used["same_text"][both],
-        ),
-        confidence_level,
-    )
+    decided = table.floats("decision_ab", "decision_ba")[both].astype(np.float64)
+    differ = ~table.used["same_text"][both]
+    clusters = table.clusters()[0][both]
+    return position_effects(clusters, orders[both], decided, differ, confidence_level)
 
 
 def _agreement(

@@ -20,10 +20,10 @@ from orchestrator.statistics.means import (
     PairedDifference,
     clustered_mean,
     clustered_share,
+    decided_together,
     paired_difference,
 )
-from orchestrator.statistics.multiple import adjusted
-from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured, with_interval
+from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured
 
 METHODS = (
     "intervals are over prompts: shares by Gaffke's test of a bounded mean, other means by the "
@@ -222,20 +222,16 @@ def _pairs(
         _upwards(means, first, second, clusters, reach)
         for first, second in combinations(range(len(models)), 2)
     ]
-    p_values = np.array([one.p_value() for _, _, one in found], np.float64)
-    together = adjusted(p_values, 1.0 - level)
-    for at, (higher, lower, one) in enumerate(found):
-        error = float(together.errors[at])
-        # Without a test, any level gives the reason why there is no interval.
-        interval = one.interval(0.5 if math.isnan(error) else 1.0 - error)
+    together = decided_together([one for _, _, one in found], level)
+    for (higher, lower, _), decided in zip(found, together, strict=True):
         yield ModelPair(
             higher=models[higher],
             lower=models[lower],
-            difference=with_interval(finite(one.value), interval, one.n),
-            p_value=finite(p_values[at]),
-            adjusted_p=finite(together.p_values[at]),
-            resolvable=bool(together.is_resolved[at]),
-            level=finite(1.0 - error),
+            difference=measured(decided.estimate),
+            p_value=finite(decided.p_value),
+            adjusted_p=finite(decided.adjusted_p),
+            resolvable=decided.is_resolved,
+            level=finite(decided.level),
         )
 
 

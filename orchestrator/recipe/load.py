@@ -15,7 +15,7 @@ from orchestrator.contracts.method import clash_in, columns_of_numbers, frame_of
 from orchestrator.dataset import FileSettings, FolderSettings
 from orchestrator.disk.paths import STORE_NAME, answers
 from orchestrator.errors import Fault, RecipeError, UsageError
-from orchestrator.gates.grammar import MEASURES, Argument, Requirement, UnreadableError, read
+from orchestrator.gates import MEASURES, Argument, Requirement, UnreadableError, read
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe import source
 from orchestrator.recipe.faults import (

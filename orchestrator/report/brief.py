@@ -17,8 +17,8 @@ from orchestrator.report.progress import Completeness
 from orchestrator.report.questions import Check, Question, of_settings, of_style
 from orchestrator.report.text import in_command
 from orchestrator.report.words import Name, Phrase, Quote, names, phrase, plain
-from orchestrator.statistics.label_planning import MOST, units_needed
 from orchestrator.statistics.ranking import RankingAnalysis
+from orchestrator.statistics.student import MOST, units_needed
 from orchestrator.statistics.trust import Trusts
 from orchestrator.store import FailureCount
 from orchestrator.tables import Table

@@ -9,7 +9,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 
-from orchestrator.gates.results import FORMAT, Checked, Decision, Verdict
+from orchestrator.gates import FORMAT, Checked, Decision, Verdict
 from orchestrator.numbers import UNDEFINED
 from orchestrator.report.generic import generic_markdown
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Page, paged

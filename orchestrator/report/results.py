@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from orchestrator.gates.results import Decision
+from orchestrator.gates import Decision
 from orchestrator.report.brief import Brief
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.gate import gate_markdown, gate_text, gate_value

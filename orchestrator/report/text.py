@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from itertools import takewhile
 from typing import Final, TextIO
 
@@ -70,6 +71,10 @@ def safe_line(
     """
     line = _one_line(text, ascii_only=ascii_only, joined=joined)
     return line if width is None else _cut_end(line, width, ascii_only=ascii_only)
+
+
+page_line: Final = partial(safe_line, joined=True)
+"""The same for pages, which can show what joins letters and emoji."""
 
 
 def safe_name(

@@ -40,7 +40,6 @@ class RankingAgreement:
         spearman: Likewise.
         tau_p: Two-sided p-value of tau_b under random orderings.
         n_models: Models with both scores.
-        exact: Whether all orderings were gone through.
         undefined: Why there is nothing; None if there is.
     """
 
@@ -48,7 +47,6 @@ class RankingAgreement:
     spearman: float | None
     tau_p: float | None
     n_models: int
-    exact: bool
     undefined: str | None = None
 
 
@@ -180,7 +178,7 @@ def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> 
     n, few = one.size, one.size <= ENUMERATED_MODELS
     if n < 2 or np.all(one == one[0]) or np.all(two == two[0]):
         reason = "fewer than two models" if n < 2 else "all models are tied"
-        return RankingAgreement(None, None, None, n, few, reason)
+        return RankingAgreement(None, None, None, n, reason)
     x, y = midranks(one), midranks(two)
     if few:
         orders = np.array(list(permutations(range(n))))
@@ -190,7 +188,7 @@ def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> 
     n_far = int((np.abs(drawn) >= abs(seen) - 1e-9).sum())
     p_value = n_far / drawn.size if few else (1 + n_far) / (1 + drawn.size)
     tau, rho = association(x, y, "kendall"), association(x, y, "spearman")
-    return RankingAgreement(tau, rho, p_value, n, few)
+    return RankingAgreement(tau, rho, p_value, n)
 
 
 def _estimate(

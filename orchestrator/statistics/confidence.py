@@ -23,33 +23,6 @@ TIE_THRESHOLD: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Gaps:
-    """ProbDiff's d of one model on n items.
-
-    Attributes:
-        d: Shape (n,), nats per token; nan where undefined.
-        prompts: Shape (n,), the prompt that each item belongs to, any whole numbers.
-        changed: Shape (n,), whether the rewrite differs from the answer; None if not known.
-        categories: n names, or None.
-
-    Raises:
-        StatisticsError: If the shapes differ.
-    """
-
-    d: Floats
-    prompts: Ints
-    changed: Bools | None = None
-    categories: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        shapes = [self.d.shape, self.prompts.shape]
-        shapes += [] if self.changed is None else [self.changed.shape]
-        shapes += [] if self.categories is None else [(len(self.categories),)]
-        if len(set(shapes)) != 1 or self.d.ndim != 1:
-            raise StatisticsError(f"items need columns of one shape (n,), got {shapes}")
-
-
-@dataclass(frozen=True, slots=True)
 class Confidence:
     """Shares in [0, 1] at one threshold, with intervals over prompts.
 
@@ -77,25 +50,44 @@ class Confidence:
 
 
 def confidence(
-    gaps: Gaps, deltas: Sequence[float], confidence_level: float = 0.95
+    d: Floats,
+    prompts: Ints,
+    deltas: Sequence[float],
+    confidence_level: float = 0.95,
+    *,
+    changed: Bools | None = None,
+    categories: Sequence[str] | None = None,
 ) -> tuple[Confidence, ...]:
-    """Confidence at each threshold.
+    """Confidence at each threshold, of ProbDiff's d of one model on n items.
 
-    Thresholds are in nats per token; -0.05 as published.
+    Args:
+        d: Shape (n,), nats per token; nan where undefined.
+        prompts: Shape (n,), the prompt that each item belongs to, any whole numbers.
+        deltas: Thresholds, in nats per token; -0.05 as published.
+        confidence_level: In (0, 1).
+        changed: Shape (n,), whether the rewrite differs from the answer; None if not known.
+        categories: n names, or None.
+
+    Raises:
+        StatisticsError: If the shapes differ.
     """
-    prompts, level, known = gaps.prompts, confidence_level, ~np.isnan(gaps.d)
+    columns = (changed, None if categories is None else np.asarray(categories, dtype=str))
+    shapes = {d.shape, prompts.shape, *(one.shape for one in columns if one is not None)}
+    if len(shapes) != 1 or d.ndim != 1:
+        raise StatisticsError(f"items need columns of one shape (n,), got {shapes}")
+    level, known = confidence_level, ~np.isnan(d)
     found = []
     for delta in map(float, deltas):
-        passed = (gaps.d >= delta).astype(np.float64)
-        defined, changed = np.where(known, passed, np.nan), None
-        if gaps.changed is not None:
-            changed = share_over(np.where(gaps.changed, defined, np.nan), prompts, level)
-        categories: tuple[tuple[str, Estimate], ...] = ()
+        passed = (d >= delta).astype(np.float64)
+        defined, of_changed = np.where(known, passed, np.nan), None
+        if changed is not None:
+            of_changed = share_over(np.where(changed, defined, np.nan), prompts, level)
+        by_category: tuple[tuple[str, Estimate], ...] = ()
         macro = None
-        if gaps.categories:
-            names, codes = np.unique(np.asarray(gaps.categories, dtype=str), return_inverse=True)
+        if categories:
+            names, codes = np.unique(np.asarray(categories, dtype=str), return_inverse=True)
             codes = codes.reshape(-1)
-            categories = tuple(
+            by_category = tuple(
                 (str(name), share_over(passed[codes == i], prompts[codes == i], level))
                 for i, name in enumerate(names)
             )
@@ -105,8 +97,8 @@ def confidence(
             delta=delta,
             published=share_over(passed, prompts, level),
             defined=share_over(defined, prompts, level),
-            changed=changed,
-            categories=categories,
+            changed=of_changed,
+            categories=by_category,
             macro=macro,
             n_passed=int(passed.sum()),
             n_items=int(passed.size),

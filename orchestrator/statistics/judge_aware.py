@@ -21,6 +21,7 @@ from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.bradley_terry import fit_bradley_terry
+from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
 
 _MAX_STEPS: Final = 200
@@ -32,22 +33,16 @@ _MAX_STEP: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedPairs:
+class JudgedPairs(Pairs):
     """n judgments of M models by J judges.
 
     Attributes:
-        prompts: Shape (n,), prompt or cluster of prompts, from 0 on.
         judge: Shape (n,), index of the judge.
-        first: Shape (n,), index of one model.
-        second: Shape (n,), index of the other.
         preference: Shape (n,), P(first is better) in [0, 1], a tie as 0.5.
         traits: Shape (J, M, K), 1 where a model has trait k in the eyes of a judge, else 0.
     """
 
-    prompts: Ints
     judge: Ints
-    first: Ints
-    second: Ints
     preference: Floats
     traits: Floats
 

@@ -170,7 +170,6 @@ GAMED_WEIGHT: Final = 0.2 / 2
 """Weight of a row of the gamed baselines: lambda 0.2, and there are two of them."""
 
 _DRAW: Final = 1.5
-_SAME: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,21 +195,6 @@ class HeadToHead:
     n_draws: int
     n: int
     n_missing: int
-
-
-@dataclass(frozen=True, slots=True)
-class Gamed:
-    """Rows on which AlpacaEval's fit is held near the baseline: its own outputs made long or short.
-
-    Attributes:
-        length: Shape (n,), standardised length difference, as in `df_gamed.csv`.
-        difficulty: Shape (n,).
-        preference: Shape (n,), in [0, 1].
-    """
-
-    length: Floats
-    difficulty: Floats
-    preference: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +272,7 @@ def length_controlled_win_rate(
     length: Floats,
     difficulties: Floats | None = None,
     *,
-    gamed: Gamed | None = None,
+    gamed: Floats | None = None,
     prompts: Ints | None = None,
     resampling: Resampling | None = None,
 ) -> LengthControlled:
@@ -308,7 +292,9 @@ def length_controlled_win_rate(
         preferences: Shape (n,), in [1, 2]; 0 is a draw, nan is left out.
         length: Shape (n,), of `standardised_length`, over all rows as published.
         difficulties: Shape (n,), of the instructions; None leaves the term out.
-        gamed: Rows of the gamed baselines; None leaves them out.
+        gamed: Shape (3, n), of rows on which AlpacaEval's fit is held near the baseline, its own
+            outputs made long or short: standardised length difference, difficulty, preference in
+            [0, 1], as in `df_gamed.csv`; None leaves them out.
         prompts: Shape (n,), any whole numbers: what is resampled; each row alone if left out.
         resampling: Gives the interval, percentiles at its level; C stays as chosen.
 
@@ -361,8 +347,8 @@ def _rows(length: Floats, difficulty: Floats, target: Floats, *, is_model: bool)
     return Rows(np.stack((np.tanh(length), difficulty, here), axis=1), target, weight)
 
 
-def _with_gamed(own: Rows, gamed: Gamed) -> Rows:
-    extra = _rows(gamed.length, gamed.difficulty, gamed.preference, is_model=False)
+def _with_gamed(own: Rows, gamed: Floats) -> Rows:
+    extra = _rows(*gamed, is_model=False)
     return Rows(
         np.concatenate((extra.features, own.features)),
         np.concatenate((extra.target, own.target)),
@@ -383,7 +369,7 @@ def _chosen_penalty(rows: Rows) -> float:
 
 
 def _interval(
-    own: Rows, gamed: Gamed | None, at: tuple[float, Floats], prompts: Ints, resampling: Resampling
+    own: Rows, gamed: Floats | None, at: tuple[float, Floats], prompts: Ints, resampling: Resampling
 ) -> Interval:
     penalty, fitted = at
     rows = own if gamed is None else _with_gamed(own, gamed)

@@ -1,9 +1,10 @@
 """Means and shares over prompts, and differences of two means, with intervals and tests."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.bounded_mean import METHOD as BOUNDED
 from orchestrator.statistics.bounded_mean import interval_of_mean, intervals, p_value_of_zero
+from orchestrator.statistics.multiple import adjusted
 from orchestrator.statistics.resampling import (
     complete_rows,
     jackknife_sums,
@@ -112,32 +114,26 @@ def unseen_variance(sums: Floats, counts: Floats) -> float:
 
     A sample cannot show the exceptions that it has missed: twenty prompts on which a judge is sure
     seem to say that it always is. So one prompt that says half 0, half 1 is added to the variance,
-    with the weight of `_unseen_weights`. `sums` and `counts` (numbers of values, or their weight)
+    with the weight of `_unseen_weight`. `sums` and `counts` (numbers of values, or their weight)
     per prompt have shape (n_prompts,).
     """
-    n = np.maximum((counts > 0).sum(keepdims=True), 1)
-    return float(_variance(sums[:, None], counts[:, None], n)[1][0])
-
-
-def _variance(sums: Floats, counts: Floats, n: Ints) -> tuple[Floats, Floats]:
-    """Means and their variances with the prompt not seen yet, both of shape (P,)."""
-    weight = counts.sum(axis=0) / n
-    weight = np.where(weight > 0, weight, 1.0)
-    share = _unseen_weights(sums, counts, n)
-    unseen = share * weight
-    total = weight * n + unseen
-    mean = (sums.sum(axis=0) + 0.5 * unseen) / total
-    squares = ((sums - mean * counts) ** 2).sum(axis=0)
+    used = counts > 0
+    sums, counts = sums[used], counts[used]
+    n = max(sums.size, 1)
+    weight = float(counts.sum()) / n or 1.0
+    share = _unseen_weight(sums / counts)
+    total = weight * (n + share)
+    mean = (float(sums.sum()) + 0.5 * share * weight) / total
+    squares = float(((sums - mean * counts) ** 2).sum())
     squares += share * weight**2 * 0.5 * (mean**2 + (1.0 - mean) ** 2)
-    n_added = n + share
     # With one prompt of weight 0 there is no variance, and no interval is given.
-    variance = squares / total**2 * n_added / np.maximum(n_added - 1.0, 0.5)
-    unlike = variance_factor(counts) * np.maximum(n - 1, 1) / n
-    return mean, variance * np.maximum(unlike, 1.0)
+    variance = squares / total**2 * (n + share) / max(n + share - 1.0, 0.5)
+    unlike = float(variance_factor(counts[:, None])[0]) * max(n - 1, 1) / n
+    return variance * max(unlike, 1.0)
 
 
-def _unseen_weights(sums: Floats, counts: Floats, n: Ints) -> Floats:
-    """Weight in (0, 1], shape (P,), of the prompt that stands for exceptions not yet seen.
+def _unseen_weight(means: Floats) -> float:
+    """Weight in (0, 1] of the prompt that stands for exceptions not yet seen.
 
     It follows the tails of the prompts' means, measured by Geary's ratio (1935,
     doi:10.1093/biomet/27.3-4.310) of standard deviation to mean deviation from the median,
@@ -145,31 +141,15 @@ def _unseen_weights(sums: Floats, counts: Floats, n: Ints) -> Floats:
     deviation of one more ordinary prompt, which changes nothing. Values that agree but for rare
     exceptions, or agree entirely: a whole prompt.
     """
-    used = counts > 0
-    means = np.where(used, sums / np.where(used, counts, 1.0), np.nan)
-    apart = np.where(used, np.abs(means - _medians(means, n)), 0.0)
-    centre = np.where(used, means, 0.0).sum(axis=0) / n
-    variance = np.where(used, (means - centre) ** 2, 0.0).sum(axis=0) / n
-    deviation = np.maximum(apart - _EQUAL, 0.0).sum(axis=0) / n
-    ratio = np.full(n.shape, np.inf)
-    np.divide(
-        math.sqrt(2.0 / math.pi) * np.sqrt(variance), deviation, out=ratio, where=deviation > 0
-    )
+    if not means.size:
+        return 1.0
+    centre, variance = float(means.mean()), float(means.var())
+    deviation = float(np.maximum(np.abs(means - np.median(means)) - _EQUAL, 0.0).mean())
+    if deviation <= 0.0:
+        return 1.0
+    ratio = math.sqrt(2.0 / math.pi) * math.sqrt(variance) / deviation
     whole = 0.5 * (centre**2 + (1.0 - centre) ** 2)
-    # Where everything agrees the ratio is infinite and the variance may be 0.
-    seen = np.where(np.isinf(ratio), np.inf, variance * np.minimum(ratio, 1e9) ** _STEEPNESS)
-    result: Floats = np.minimum(1.0, seen / whole)
-    return result
-
-
-def _medians(means: Floats, n: Ints) -> Floats:
-    """Medians of the columns of `means`, shape (P,), without what is nan; nan for no value."""
-    in_order = np.sort(means, axis=0)
-    if not len(in_order):
-        return np.full(n.shape, np.nan)
-    middle = np.stack([(n - 1) // 2, n // 2])
-    result: Floats = np.take_along_axis(in_order, middle, axis=0).mean(axis=0)
-    return result
+    return min(1.0, variance * min(ratio, 1e9) ** _STEEPNESS / whole)
 
 
 def clustered_share(sums: Floats, counts: Floats, confidence_level: float) -> Estimate:
@@ -405,3 +385,36 @@ def paired_difference(
     return PairedDifference(
         found.value, *means, error, totals, sizes, codes.size, n_missing, ends, doubt
     )
+
+
+class Decided(NamedTuple):
+    """A difference that is decided together with others.
+
+    Attributes:
+        estimate: With the interval at `level`.
+        p_value: Two-sided, of no difference; nan where there is none.
+        adjusted_p: The same after Holm's adjustment.
+        is_resolved: Whether that is at most one minus the confidence level.
+        level: That at which the interval excludes 0 exactly where the difference is resolved; nan
+            without a test.
+    """
+
+    estimate: Estimate
+    p_value: float
+    adjusted_p: float
+    is_resolved: bool
+    level: float
+
+
+def decided_together(found: Sequence[PairedDifference], confidence_level: float) -> list[Decided]:
+    """Decide differences so that all that are resolved are right at the confidence level."""
+    p_values = np.array([one.p_value() for one in found], dtype=np.float64)
+    together = adjusted(p_values, 1.0 - confidence_level)
+    columns = (p_values, together.p_values, together.is_resolved, 1.0 - together.errors)
+    return [
+        # Without a test, any level gives the reason why there is no interval.
+        Decided(one.estimate(0.5 if math.isnan(level) else level), p, adjusted_p, is_so, level)
+        for one, p, adjusted_p, is_so, level in zip(
+            found, *(column.tolist() for column in columns), strict=True
+        )
+    ]

@@ -28,22 +28,14 @@ def prompt_weights(
     Raises:
         StatisticsError: If there is no prompt.
     """
-    rows = max(1, _CHUNK_BYTES // (16 * max(n_prompts, 1) + row_bytes))
-    for drawn in _drawn(n_prompts, n_resamples, rows, rng):
-        yield drawn.astype(np.float64)
-
-
-def _drawn(
-    n_prompts: int, n_resamples: int, rows: int, rng: np.random.Generator
-) -> Iterator[NDArray[np.int32]]:
-    """Yield counts of the draws of each prompt, `rows` resamples at a time: (b, n_prompts)."""
     if n_prompts < 1:
         raise StatisticsError("resampling needs at least one prompt")
+    rows = max(1, _CHUNK_BYTES // (16 * n_prompts + row_bytes))
     for done in range(0, n_resamples, rows):
-        counts = np.empty((min(rows, n_resamples - done), n_prompts), dtype=np.int32)
-        for row in counts:
+        weights = np.empty((min(rows, n_resamples - done), n_prompts))
+        for row in weights:
             row[:] = np.bincount(rng.integers(n_prompts, size=n_prompts), minlength=n_prompts)
-        yield counts
+        yield weights
 
 
 MIN_PROMPTS: Final = 3

@@ -1,10 +1,11 @@
-"""Student's t: quantiles, intervals, p-values, and corrections for few clusters of unlike sizes.
+"""Student's t: quantiles, intervals, p-values, corrections for few clusters of unlike sizes; power.
 
 Degrees of freedom below 1, as clusters of very unequal sizes have them, count as 1: there the
 quantile grows without bound and an interval would say nothing.
 """
 
 import math
+from statistics import NormalDist
 from typing import Final, overload
 
 import numpy as np
@@ -116,3 +117,30 @@ def p_value(value: float, error: float, dof: float) -> float:
     if not (dof > 0 and error > 0):
         return math.nan
     return float(2.0 * scipy.special.stdtr(max(dof, 1.0), -abs(value) / error))
+
+
+MOST: Final = 100_000
+"""Beyond this a number of units is no plan: a difference so small is not told from none."""
+
+
+def units_needed(difference: float, end: float, n: int, level: float, power: float = 0.8) -> int:
+    """Units of which a share `power` of samples would tell a mean difference like this one from 0.
+
+    By the normal approximation (Cohen 1988, section 2.4): an interval's end is z standard errors
+    away, which shrink with the root of the number of units, and a sample's difference falls below
+    the true one by more than its quantile at `power` in all but that share. A difference that
+    was seen in few units is itself uncertain, and so is the number; `MOST` + 1 for more.
+
+    Args:
+        difference: As it was seen, not 0.
+        end: End of its interval that is nearer to 0 or beyond.
+        n: Independent units that it was seen in.
+        level: Confidence level of the interval.
+        power: Share of samples, in (0, 1).
+    """
+    z = NormalDist().inv_cdf(0.5 + 0.5 * level)
+    error = abs(difference - end) / z
+    shrink = (z + NormalDist().inv_cdf(power)) * error
+    if shrink > abs(difference) * math.sqrt(MOST / n):
+        return MOST + 1
+    return math.ceil(n * (shrink / difference) ** 2)

@@ -32,7 +32,6 @@ from orchestrator.plugin import (
 from orchestrator.ranking.cells import METHODS, comparisons, groups, plain_mean, share_of, without_n
 from orchestrator.records import Floats
 from orchestrator.statistics.length import (
-    Gamed,
     head_to_head,
     length_controlled_win_rate,
     standardised_length,
@@ -102,14 +101,12 @@ def _by_key(settings: LengthControl, gamed: Rows) -> dict[Key, float]:
     return {_key(row): _number(row, _DIFFICULTY) for row in rows}
 
 
-def _gamed(rows: Rows) -> Gamed:
+def _gamed(rows: Rows) -> Floats:
     columns = (_LENGTH, _DIFFICULTY, _PREFERENCE)
-    length, difficulty, preference = (
-        np.array([_number(row, names) for row in rows]) for names in columns
-    )
-    if not np.all((preference >= 0.0) & (preference <= 1.0)):
+    found = np.array([[_number(row, names) for row in rows] for names in columns])
+    if not np.all((found[2] >= 0.0) & (found[2] <= 1.0)):
         raise StatisticsError("preferences of gamed rows must be in [0, 1]")
-    return Gamed(length, difficulty, preference)
+    return found
 
 
 def _key(row: Mapping[str, object]) -> Key:

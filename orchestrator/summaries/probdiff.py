@@ -40,7 +40,7 @@ from orchestrator.ranking.cells import (
     without_n,
 )
 from orchestrator.statistics.bounded_mean import METHOD
-from orchestrator.statistics.confidence import Confidence, Gaps, confidence, duel
+from orchestrator.statistics.confidence import Confidence, confidence, duel
 from orchestrator.tables import measured
 
 _BINS: Final = 40
@@ -124,8 +124,8 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
     lines: list[list[Any]] = []
     drawn: list[dict[str, Any]] = []
     for (model,), part in groups(rows, "model"):
-        gaps = Gaps(part["d"].fill_null(np.nan).to_numpy(), prompts_of(part))
-        for one in confidence(gaps, deltas.tolist(), level):
+        d = part["d"].fill_null(np.nan).to_numpy()
+        for one in confidence(d, prompts_of(part), deltas.tolist(), level):
             shown = cell(one.published)
             lines.append([str(model), one.delta, shown])
             share = numbers.maybe(shown.value, numbers.percent)
@@ -228,14 +228,12 @@ def found_by_model(
     deltas = tuple(dict.fromkeys(config.deltas))
     return {
         model: confidence(
-            Gaps(
-                group["d"].fill_null(np.nan).to_numpy(),
-                prompts_of(group),
-                ~group["unchanged"].to_numpy(),
-                group["category"].fill_null(_NO_CATEGORY).to_list(),
-            ),
+            group["d"].fill_null(np.nan).to_numpy(),
+            prompts_of(group),
             deltas,
             confidence_level,
+            changed=~group["unchanged"].to_numpy(),
+            categories=group["category"].fill_null(_NO_CATEGORY).to_list(),
         )
         for model, group in _by_model(good)
     }

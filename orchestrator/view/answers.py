@@ -15,7 +15,7 @@ from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
 from orchestrator.frames import FrameFiles, names_of
 from orchestrator.report.html.shell import safe_block
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import page_line
 
 _PREVIEW: Final = 1_200
 # Nobody wins by less than is shown.
@@ -41,9 +41,9 @@ def named(shown: str, names: Sequence[str]) -> str:
     Raises:
         UsageError: If there is none.
     """
-    known = {safe_line(name): name for name in names}
+    known = {page_line(name): name for name in names}
     if shown and shown not in known:
-        raise UsageError(f"this run has no {safe_line(shown)!r:.80}; it has {', '.join(known)}")
+        raise UsageError(f"this run has no {page_line(shown)!r:.80}; it has {', '.join(known)}")
     return known.get(shown, "")
 
 
@@ -106,7 +106,7 @@ class Answers:
                 "text": None if row["text"] is None else safe_block(row["text"], _PREVIEW),
                 "n": row["n"],
                 "cut": row["cut"],
-                "failed": row["cause"] and safe_line(row["cause"]),
+                "failed": row["cause"] and page_line(row["cause"]),
                 "worth": row.get("worth"),
                 "best": row.get("best"),
             }

@@ -23,7 +23,7 @@ from orchestrator.columns import ITEMS
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.export.files import harmless
 from orchestrator.report.html.shell import safe_block
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import page_line
 from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
 from orchestrator.view.compared import compared
@@ -212,7 +212,7 @@ class Api:
         """Two runs side by side."""
         given = request.query_params
         a, b = (self._library.run(given.get(name, "")).snapshot() for name in ("a", "b"))
-        return compared(a, b, given.get("measure", ""), (given["a"], given["b"]))
+        return compared(a, b, given.get("measure", ""))
 
     def state(self, request: Request) -> object:
         """Return the progress of a run."""
@@ -221,7 +221,7 @@ class Api:
     def overview(self, request: Request) -> object:
         """Return the content of the report."""
         snapshot = self._run(request).snapshot()
-        return {"version": snapshot.version, **snapshot.overview[0]}
+        return {"version": snapshot.version, **snapshot.overview}
 
     def items(self, request: Request) -> object:
         """A stretch of the items that are wanted."""
@@ -249,8 +249,8 @@ class Api:
             "measures": items.measures,
             "counts": items.counts,
             "categories": items.categories,
-            "models": [safe_line(name) for name in answers.models],
-            "by": [safe_line(name) for name in answers.by],
+            "models": [page_line(name) for name in answers.models],
+            "by": [page_line(name) for name in answers.by],
             "scale": scale,
             "tags": sorted(set(notes["tag"].to_list()) - {""}),
         }
@@ -336,7 +336,7 @@ def _answered(answer: Answer) -> Callable[[Request], Any]:
         except OrchestratorError as error:
             status = 404 if isinstance(error, RunDirectoryError) else 500
             status = 400 if type(error) is UsageError else status
-            said = _written({"error": safe_line(str(error))})
+            said = _written({"error": page_line(str(error))})
             return Response(said, status, media_type="application/json")
         if isinstance(found, Response):
             return found
@@ -374,12 +374,12 @@ async def _written_by(
 def _shown_notes(notes: pl.DataFrame, items: Sequence[str]) -> list[dict[str, object]]:
     return [
         {
-            "item": safe_line(row["item"]),
-            "model": safe_line(row["model"]),
+            "item": page_line(row["item"]),
+            "model": page_line(row["model"]),
             "thumb": row["thumb"],
-            "tag": safe_line(row["tag"]),
+            "tag": page_line(row["tag"]),
             "text": safe_block(row["text"], MAX_TEXT),
-            "at": safe_line(row["at"]),
+            "at": page_line(row["at"]),
         }
         for row in notes.filter(pl.col("item").is_in(items)).iter_rows(named=True)
     ]

@@ -24,7 +24,7 @@ from orchestrator.records import (
     TopLogprobs,
 )
 from orchestrator.report.html.shell import safe_block
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import page_line
 from orchestrator.runner.results.requests import Asked, Unit, alternatives, tokens_of
 from orchestrator.runner.results.token_texts import Speller
 
@@ -53,7 +53,7 @@ def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
         elif found:
             others.append(_table(name, found))
     return {
-        "key": safe_line(key),
+        "key": page_line(key),
         "about": _about(about[0] if about else {}, shown["answers"]),
         **{what: [section.show(row) for row in shown[what]] for what, section in _SECTIONS.items()},
         "others": others,
@@ -107,7 +107,7 @@ def _about(item: Row, answers: Sequence[Row]) -> dict[str, object]:
         "category": _line(item.get("category", first.get("category"))),
         "prompts": [text(one) for one in (item.get("prompt", first.get("prompt")), *followups)],
         "references": [text(one) for one in references],
-        "fields": [[safe_line(str(name)), text(value)] for name, value in fields.items()],
+        "fields": [[page_line(str(name)), text(value)] for name, value in fields.items()],
     }
 
 
@@ -121,7 +121,7 @@ def _json(value: object) -> Any:  # noqa: ANN401 (JSON values)
 
 
 def _line(value: object) -> str | None:
-    return None if value is None else safe_line(str(value))
+    return None if value is None else page_line(str(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +192,8 @@ def _table(name: str, rows: Sequence[Row]) -> dict[str, object]:
     """Any frame: the columns that say something."""
     columns = [one for one in rows[0] if one != "item" and any(r[one] is not None for r in rows)]
     return {
-        "frame": safe_line(name),
-        "columns": [safe_line(one) for one in columns],
+        "frame": page_line(name),
+        "columns": [page_line(one) for one in columns],
         "rows": [
             [
                 safe_block(row[one], _MAX_CELL) if isinstance(row[one], str) else plain(row[one])
@@ -224,10 +224,10 @@ def traced(units: Sequence[Unit], speller: Speller) -> Data:
             mine.append(number)
         shown.append(
             {
-                "method": safe_line(unit.method),
-                "kind": safe_line(unit.kind),
-                "models": [safe_line(model) for model in unit.models],
-                "judge": safe_line(unit.judge),
+                "method": page_line(unit.method),
+                "kind": page_line(unit.kind),
+                "models": [page_line(model) for model in unit.models],
+                "judge": page_line(unit.judge),
                 "asks": mine,
             }
         )
@@ -256,11 +256,11 @@ def _link_scores(asks: Sequence[Data], every: Mapping[int, AnyAsk], units: Seque
 def _asked(asked: Asked, speller: Speller) -> Data:
     ask, outcome = asked.ask, asked.outcome
     kinds = {GenerateAsk: "generate", ScoreAsk: "score", ChooseAsk: "choose", RewardAsk: "reward"}
-    found: Data = {"model": safe_line(ask.model), "kind": kinds.get(type(ask), "similarity")}
+    found: Data = {"model": page_line(ask.model), "kind": kinds.get(type(ask), "similarity")}
     if not isinstance(ask, SimilarityAsk):
         found["messages"] = [[one.role, text(one.content)] for one in ask.messages]
     if isinstance(outcome, Failure):
-        return {**found, "failed": safe_line(f"{outcome.cause}: {outcome.message}")}
+        return {**found, "failed": page_line(f"{outcome.cause}: {outcome.message}")}
     match ask, outcome:
         case GenerateAsk(), Generation():
             found |= _generated(ask, outcome, speller)
@@ -273,25 +273,25 @@ def _asked(asked: Asked, speller: Speller) -> Data:
             )
             found |= {
                 "labels": [
-                    [safe_line(label.name), share, bound]
+                    [page_line(label.name), share, bound]
                     for label, share, bound in zip(ask.labels, shares, bounds, strict=True)
                 ],
                 "prefix": text(ask.prefix.text) if ask.prefix.text else None,
                 "exact": outcome.exact,
-                "method": safe_line(outcome.method),
+                "method": page_line(outcome.method),
             }
         case SimilarityAsk(), PairScores():
             found |= {
                 "texts": [text(one) for one in ask.texts],
                 "precision": plain(outcome.precision.tolist()),
                 "recall": plain(outcome.recall.tolist()),
-                "encoder": safe_line(outcome.encoder),
+                "encoder": page_line(outcome.encoder),
             }
         case RewardAsk(), Rewards():
             found |= {
                 "rewards": plain(outcome.values[:_MOST_TOKENS].tolist()),
                 "by_place": outcome.by_place,
-                "method": safe_line(outcome.method),
+                "method": page_line(outcome.method),
             }
         case _:
             # An ask is answered by its own kind of outcome.
@@ -307,7 +307,7 @@ def _generated(ask: GenerateAsk, made: Generation, speller: Speller) -> Data:
         "sampling": f"temperature {sampling.temperature:g}, at most {sampling.max_tokens} tokens",
         "text": text(made.text),
         "thinking": text(made.thinking) if made.thinking else None,
-        "finish_reason": safe_line(made.finish_reason),
+        "finish_reason": page_line(made.finish_reason),
         **_tokens(ask, made, speller),
     }
 
@@ -322,8 +322,8 @@ def _scored(ask: ScoreAsk, made: Scored, speller: Speller) -> Data:
     }
     return {
         "text": text(ask.text),
-        "method": safe_line(made.method),
-        "boundary": safe_line(made.boundary),
+        "method": page_line(made.method),
+        "boundary": page_line(made.boundary),
         "tokens": {**found["tokens"], "features": features},
         "missing": found["missing"],
     }

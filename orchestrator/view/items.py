@@ -21,7 +21,7 @@ from orchestrator.errors import UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.report.html.examples import winner
 from orchestrator.report.html.shell import terms
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import page_line
 from orchestrator.runner.results.tables import all_sources
 
 Found = NDArray[np.bool_]
@@ -232,9 +232,9 @@ class Items:
         """The items with these numbers, as the list shows them."""
         shown = self.table[rows].to_dicts()
         for one in shown:
-            one["preview"] = safe_line(one["preview"] or "")
-            one["name"] = safe_line(one["item"])
-            one["category"] = one["category"] and safe_line(one["category"])
+            one["preview"] = page_line(one["preview"] or "")
+            one["name"] = page_line(one["item"])
+            one["category"] = one["category"] and page_line(one["category"])
         return shown
 
     def _column(self, name: str, column: Column) -> pl.Series | None:
@@ -410,4 +410,4 @@ def _without_value(rows: pl.DataFrame, *values: str) -> pl.DataFrame:
 
 
 def _title(source: str, what: str) -> str:
-    return safe_line(f"{source} · {what}")
+    return page_line(f"{source} · {what}")

@@ -19,7 +19,7 @@ import polars as pl
 from orchestrator import plugins
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import page_line
 from orchestrator.runner import api
 from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
@@ -28,7 +28,6 @@ from orchestrator.runner.results.requests import Replay
 from orchestrator.runner.results.stored import units_left
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.store import RunDirectory, Store
-from orchestrator.tables import Table
 from orchestrator.view import overview
 from orchestrator.view.answers import Answers
 from orchestrator.view.item import traced
@@ -94,14 +93,14 @@ class Snapshot:
             later.start()
 
     @cached_property
-    def overview(self) -> tuple[dict[str, object], list[Table]]:
-        """The content of the report, as plain data, and its tables."""
+    def overview(self) -> dict[str, object]:
+        """The content of the report, as plain data."""
         return overview.overview(self.result)
 
     @cached_property
     def drawings(self) -> dict[str, object]:
         """The charts of the report, which take longer than all it says."""
-        return {**overview.drawings(self.result)}
+        return overview.drawings(self.result)
 
     def trace(self, index: int) -> dict[str, Any]:
         """Return the requests of an item, or the reason why they can't be shown.
@@ -112,7 +111,7 @@ class Snapshot:
         try:
             replay = self._replay
         except OrchestratorError as error:
-            return {"units": [], "asks": [], "why": safe_line(str(error))}
+            return {"units": [], "asks": [], "why": page_line(str(error))}
         # A plan keeps the last items that it read, and is used by one thread at a time.
         with self._replaying:
             return traced(replay.units(index), replay.speller)
@@ -266,11 +265,11 @@ def _about(path: Path) -> dict[str, Any]:
     except (OrchestratorError, OSError, ValueError):
         settings = {}
     return {
-        "recipe": str(settings.get("name", "")),
-        "description": str(settings.get("description") or ""),
-        "models": [str(name) for name in settings.get("models") or ()],
+        "recipe": page_line(str(settings.get("name", ""))),
+        "description": page_line(str(settings.get("description") or "")),
+        "models": [page_line(str(name)) for name in settings.get("models") or ()],
         "methods": [
-            str(one.get("name") or plugins.label(str(one.get("kind"))))
+            page_line(str(one.get("name") or plugins.label(str(one.get("kind")))))
             for one in settings.get("methods") or ()
         ],
         "at": (path / STORE_NAME).stat().st_mtime,

@@ -1,18 +1,15 @@
-"""The report as plain data for the page: its elements, its tables, and its charts."""
+"""The report as plain data for the page: its elements and its charts."""
 
 import importlib
 from dataclasses import replace
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-import msgspec
-
 from orchestrator.report.html import page
 from orchestrator.report.html.shell import Grid, can_draw, template
-from orchestrator.report.text import safe_line
+from orchestrator.report.text import page_line
 from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.interface.result import Result
-from orchestrator.tables import Table
 
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 
@@ -20,21 +17,15 @@ Tree = list[Any]
 """An element as [tag, attributes, children]; a child is text or a tree."""
 
 
-def overview(result: Result) -> tuple[dict[str, object], list[Table]]:
-    """The run as the report shows it, and its tables.
-
-    It has no examples, which are pages, and no drawings, which take longer.
-    """
+def overview(result: Result) -> dict[str, object]:
+    """The run as the report shows it, without examples, which are pages, and without drawings."""
     about = material(result)
     parts = [part for one in page.shown_sections(about) if (part := replace(one, examples=()))]
-    shown: dict[str, object] = {
-        "description": safe_line(str(about.settings.get("description") or "")),
+    return {
+        "description": page_line(str(about.settings.get("description") or "")),
         "sections": [[part.key, part.title] for part in parts],
         "content": tree_of(page.content(about, parts)),
     }
-    figures = [figure for part in parts for figure in part.figures]
-    tables = [msgspec.structs.replace(one.table, title=one.title) for one in figures]
-    return shown, tables + [table for part in parts for table in part.folded]
 
 
 def drawings(result: Result) -> dict[str, object]:
@@ -46,7 +37,7 @@ def drawings(result: Result) -> dict[str, object]:
     for figure in page.all_figures(material(result)):
         chart = drawing.specification(figure)
         if chart is not None:
-            picture = drawing.svg(chart, figure.key, safe_line(figure.alternative))
+            picture = drawing.svg(chart, figure.key, page_line(figure.alternative))
             # Shapes and text that we have just written
             found[figure.key] = _tree(ET.fromstring(picture))  # noqa: S314
     return found

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.gates.grammar import MEASURES, MOST, UnreadableError, read
+from orchestrator.gates import MEASURES, MOST, UnreadableError, read
 
 
 @pytest.mark.parametrize(

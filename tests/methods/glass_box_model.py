@@ -9,8 +9,7 @@ from orchestrator.records import Generation, Item, Message, Scored, TopLogprobs,
 from tests.core.fakes import answered
 
 ITEM = Item(key="k", messages=(Message("user", "q1"),), reference="right")
-OTHER = Item(key="o", messages=(Message("system", "s"), Message("user", "q9")), reference="shown")
-UNIT = Unit(ITEM, ("m",), demonstration=OTHER)
+UNIT = Unit(ITEM, ("m",))
 
 
 def ids_of(text):

@@ -43,9 +43,9 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
         "46fb33746f5d1669f5abef3c4bfde275",
     ),
     "glass_box": (
-        {"scorer": "s", "calibration": True, "illustration": "other", "alternatives": 5},
-        "771e2daab32fc43ca69bff2ff68656fd",
-        "5de8e2c09f58ea2fc2949f459fea574d",
+        {"scorer": "s", "calibration": True, "illustration": "own", "alternatives": 5},
+        "3338400a0b75b3112b9537f51ae682dc",
+        "8dbb7d7a7e4d76e1e12f362695dc276b",
     ),
     "judged_rewrites": (
         {"judges": ["j"], "judge_prompt": "compact"},

@@ -1,8 +1,8 @@
 """In-context illustration: what stands before the conversation when an answer is read."""
 
 import pytest
+from pydantic import ValidationError
 
-from orchestrator.ask import AskFailed
 from orchestrator.methods import glass_box
 from orchestrator.methods.glass_box import Config
 from orchestrator.records import Item, Message, Unit
@@ -49,23 +49,10 @@ def test_a_turn_without_a_reference_is_not_illustrated():
     assert second["mean_logprob"] is not None
 
 
-def test_another_items_exchange_can_be_the_illustration():
-    model = Model("ab")
-    (row,) = rows_of(model, Config(illustration="other"))
-    _, asked = model.scored()
-    assert asked.messages == (
-        Message("user", "q9"), Message("assistant", "shown"), Message("user", "q1"),
-    )  # fmt: skip
-    assert (asked.token_ids, row["demonstration"]) == ((97, 98), "o")
+def test_another_items_example_is_refused():
+    with pytest.raises(ValidationError, match="was removed; own"):
+        Config.model_validate({"illustration": "other"})
 
 
-def test_that_illustration_needs_another_item():
-    with pytest.raises(AskFailed, match="no other item has a reference"):
-        rows_of(Model("ab"), Config(illustration="other"), Unit(ITEM, ("m",)))
-
-
-def test_only_another_item_is_brought_along():
+def test_an_illustration_needs_a_reference():
     assert glass_box.GlassBox(Config(illustration=True)).needs() == {"reference"}
-    assert glass_box.GlassBox(Config(illustration="other")).needs() == {"reference"}
-    assert glass_box.GlassBox(Config(illustration="other")).demonstrates
-    assert not glass_box.GlassBox(Config(illustration="own")).demonstrates

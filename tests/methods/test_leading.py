@@ -1,7 +1,5 @@
 """Aids that lead a judge to its labels: a begun reply, worked examples and a system prompt."""
 
-import math
-
 import pytest
 from pydantic import ValidationError
 
@@ -9,7 +7,7 @@ from orchestrator.ask import Ask, AskFailed, ChooseAsk, GenerateAsk
 from orchestrator.backend import Capabilities
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.methods._leading import continued
-from orchestrator.records import Choice, Generation, Label, Row, Unit, labels
+from orchestrator.records import Generation, Label, Unit, labels
 from orchestrator.runner.models.identity import missing
 from orchestrator.units import settings_of
 from tests.core.fakes import answered, method_in
@@ -52,9 +50,10 @@ def test_a_prefix_that_holds_the_label_is_refused():
         continued(labels("yes"), "I say yes")
 
 
-def test_a_difference_of_scores_has_no_prefix_behind_reasons():
-    with pytest.raises(ValidationError, match="prefix and chain_of_thought exclude each other"):
-        pairwise_scoring.Config(judges=("j",), prefix="Scores:", chain_of_thought=True)
+@pytest.mark.parametrize("reasoned", [True, False])
+def test_a_reply_of_two_scores_has_no_prefix(reasoned):
+    with pytest.raises(ValidationError, match="prefix"):
+        pairwise_scoring.Config(judges=("j",), prefix="Scores:", chain_of_thought=reasoned)
 
 
 @pytest.mark.parametrize(
@@ -113,54 +112,6 @@ def test_a_judge_goes_on_from_its_begun_reply():
     first, second = asked(pairwise_ranking, lambda _: choice((1,) * 5), prefix="Verdict: [[")
     assert {one.prefix.text for one in (first, second)} == {"Verdict: [["}
     assert [one.spellings[0] for one in first.labels] == [">>]]", ">]]", "=]]", "<]]", "<<]]"]
-
-
-def test_a_second_score_is_read_behind_the_prefix_and_the_first():
-    asks = asked(pairwise_scoring, lambda ask: choice((0,) * (len(ask.labels) - 1) + (1,)),
-                 prefix="Scores: ")  # fmt: skip
-    assert [ask.prefix.text for ask in asks] == ["Scores: "] * 2 + ["Scores: 9"] * 2
-    assert asks[0].labels[0].spellings == ("1",)
-
-
-@pytest.mark.parametrize(("spelling", "begun"), [(" 9", "Scores: 9"), ("9", "Scores:9")])
-def test_a_second_score_is_read_behind_the_first_as_the_judge_would_write_it(spelling, begun):
-    def judge(ask):
-        spelled = [form for label in ask.labels for form in label.spellings]
-        assert len(spelled) == len(ask.labels), "each spelling is read by itself"
-        return choice([8 if form == spelling else 0.1 for form in spelled])
-
-    asks = asked(pairwise_scoring, judge, prefix="Scores:")
-    assert [ask.prefix.text for ask in asks] == ["Scores:"] * 2 + [begun] * 2
-
-
-def test_the_spellings_of_a_first_score_are_summed():
-    def judge(ask):
-        if len(ask.labels) == 9:
-            return choice((1,) * 9)
-        # 9 is the likeliest single spelling, and 5 the likeliest score.
-        weights = {"9": 4, " 5": 3, "5": 3}
-        return choice([weights.get(label.name, 0) for label in ask.labels], coverage=0.8)
-
-    rows: list[Row] = []
-    asks = asked(pairwise_scoring, judge, rows, prefix="Scores:")
-    assert [ask.prefix.text for ask in asks[2:]] == ["Scores:5"] * 2
-    assert rows[0]["p_first_ab"] == pytest.approx([0, 0, 0, 0, 0.6, 0, 0, 0, 0.4])
-    assert rows[0]["coverage_ab"] == pytest.approx(0.8)
-
-
-def test_a_spelling_that_is_not_listed_counts_for_the_bound_alone():
-    def judge(ask):
-        if len(ask.labels) == 9:
-            return choice((1,) * 9)
-        listed = {" 7": math.log(0.6), " 3": math.log(0.3)}
-        known = [listed.get(label.name, math.nan) for label in ask.labels]
-        return Choice(tuple(known), tuple(-5.0 if x != x else x for x in known), "made")
-
-    rows: list[Row] = []
-    asks = asked(pairwise_scoring, judge, rows, prefix="Scores:")
-    assert [ask.prefix.text for ask in asks[2:]] == ["Scores: 7"] * 2
-    assert rows[0]["p_first_ab"][6] == pytest.approx(2 / 3)
-    assert rows[0]["exact"] is False
 
 
 def test_system_prompt_and_examples_stand_before_the_question():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from orchestrator.records import Scored
-from orchestrator.statistics.confidence import Gaps, confidence
+from orchestrator.statistics.confidence import confidence
 
 
 def scored(logprobs):
@@ -38,7 +38,7 @@ def test_passing_a_threshold_takes_no_tolerance(reference):
     inputs, outputs = reference("probdiff.d.1")
     first, last = (scored(inputs[f"token_logprobs_{name}"]) for name in ("x", "xK"))
     gap = last.mean_logprob - first.mean_logprob
-    found = confidence(Gaps(np.array([gap]), np.array([0])), [-0.05, 0.0, -0.02])
+    found = confidence(np.array([gap]), np.array([0]), [-0.05, 0.0, -0.02])
     passed = [one.n_passed for one in found]
     # -0.05 exactly in decimals; what float64 makes of it decides, as in the released code.
     assert passed == [outputs[f"phi_delta_{delta}"] for delta in ("-0.05", "0", "-0.02")]

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.published import glass_box, peers
 from orchestrator.statistics.agreement import ranking_agreement
-from orchestrator.statistics.confidence import Gaps, confidence
+from orchestrator.statistics.confidence import confidence
 from orchestrator.statistics.length import head_to_head
 from orchestrator.statistics.resampling import Resampling
 from tests.oracles.averages import micro_average, percent_half_up, round_half_up
@@ -85,7 +85,7 @@ def test_counts_of_probdiff_on_align_bench(reference):
                 for k, n in zip(counts, DENOMINATORS, strict=True)
             ]
         )
-        found = confidence(Gaps(d, np.arange(d.size), categories=names.tolist()), [-0.05])[0]
+        found = confidence(d, np.arange(d.size), [-0.05], categories=names.tolist())[0]
         shares = {name: 100 * share.value for name, share in found.categories}
         assert [shares[name] for name in CATEGORIES] == pytest.approx(
             outputs[model]["percent_by_category"], abs=1e-9

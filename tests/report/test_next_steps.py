@@ -17,7 +17,7 @@ from orchestrator.report.progress import Completeness
 from orchestrator.report.results import brief_markdown
 from orchestrator.report.text import escaped, safe_line
 from orchestrator.statistics.bounded_mean import intervals, p_values
-from orchestrator.statistics.label_planning import MOST, units_needed
+from orchestrator.statistics.student import MOST, units_needed
 from orchestrator.store import FailureCount
 from orchestrator.tables import Column, Comparison, Measured, ModelPair, make_table
 from tests.oracles.verdicts import reading

@@ -158,7 +158,6 @@ def test_p_values_count_all_orderings(rows):
     # Equal orderings are equally many of each.
     taus = [scipy.stats.kendalltau(one, other)[0] for other in set(permutations(two.tolist()))]
     expected = np.mean(np.abs(taus) >= abs(found.tau_b) - 1e-9)
-    assert found.exact
     assert found.tau_p == pytest.approx(expected)
     assert found.tau_b == pytest.approx(scipy.stats.kendalltau(one, two)[0])
     assert found.spearman == pytest.approx(scipy.stats.spearmanr(one, two)[0])
@@ -179,7 +178,6 @@ def test_many_models_draw_orderings():
     one = np.arange(12.0)
     found = rankings_compared(one, one + np.tile([0.0, 3.0], 6), resampling(20_000))
     expected = scipy.stats.kendalltau(one, one + np.tile([0.0, 3.0], 6)).pvalue
-    assert not found.exact
     assert found.tau_p == pytest.approx(expected, abs=1e-3)
 
 

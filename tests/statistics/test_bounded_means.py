@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.statistics.judgments import Orders, decisions, position_effects
+from orchestrator.statistics.judgments import decisions, position_effects
 from orchestrator.statistics.means import clustered_share, clustered_shares
 
 BENCHMARK = runpy.run_path(
@@ -53,8 +53,9 @@ def test_position_bias_of_a_soft_judge_is_seen():
         first = better + rng.normal(0.02, 0.054, size=(2, 150)) * [[1.0], [-1.0]]
         none = np.zeros(150)
         ab, ba = (decisions(prefer, none, 1 - prefer) for prefer in first)
-        orders = Orders(np.arange(150), first[0], first[1], ab, ba, np.ones(150, bool))
-        interval = position_effects(orders, LEVEL).bias.interval
+        both = first.T, np.stack((ab, ba), axis=1)
+        found = position_effects(np.arange(150), *both, np.ones(150, bool), LEVEL)
+        interval = found.bias.interval
         assert interval is not None
         seen += not interval.contains(0.0)
     assert seen >= 80

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.calibration import EDGES, calibration
+from orchestrator.statistics.judgments import EDGES, calibration
 
 
 def study(seed, n_prompts=300, sharpen=1.0):

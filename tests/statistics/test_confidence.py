@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.confidence import Gaps, confidence, decide, duel
+from orchestrator.statistics.confidence import confidence, decide, duel
 
 SEVEN = np.array([0.0, 0.2, -0.15, math.nan, math.nan, -0.04, -0.06])
 gaps_of = st.lists(
@@ -17,7 +17,7 @@ gaps_of = st.lists(
 
 
 def at(d, delta=-0.05, **columns):
-    return confidence(Gaps(d, np.arange(d.size), **columns), [delta])[0]
+    return confidence(d, np.arange(d.size), [delta], **columns)[0]
 
 
 def test_reference_of_seven_items():
@@ -51,7 +51,7 @@ def test_without_knowing_changes_there_is_no_share_over_them():
 
 @given(gaps_of, st.lists(st.floats(-1, 1), min_size=2, max_size=5))
 def test_a_higher_threshold_never_passes_more(d, deltas):
-    shares = [c.published.value for c in confidence(Gaps(d, np.arange(d.size)), sorted(deltas))]
+    shares = [c.published.value for c in confidence(d, np.arange(d.size), sorted(deltas))]
     assert shares == sorted(shares, reverse=True)
 
 
@@ -72,13 +72,13 @@ def test_categories_of_one_size_have_equal_averages():
 
 
 def test_turns_of_a_conversation_are_one_prompt():
-    found = confidence(Gaps(np.tile([0.0, -1.0], 10), np.repeat(np.arange(10), 2)), [-0.05])[0]
+    found = confidence(np.tile([0.0, -1.0], 10), np.repeat(np.arange(10), 2), [-0.05])[0]
     assert (found.published.n, found.n_items) == (10, 20)
 
 
 def test_columns_must_fit():
     with pytest.raises(StatisticsError):
-        Gaps(SEVEN, np.arange(7), categories=["a"])
+        confidence(SEVEN, np.arange(7), [0.0], categories=["a"])
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def drawn(favour=0.7, noise=0.3, n_prompts=60, seed=0, sharp=SHARP):
     odds += favour * ((judge == 0) & (first == 0)) + noise * rng.normal(size=len(odds))
     traits = np.zeros((2, 3, 1))
     traits[0, 0, 0] = 1.0
-    return JudgedPairs(prompts, judge, first, second, scipy.special.expit(odds), traits)
+    return JudgedPairs(prompts, first, second, 3, judge, scipy.special.expit(odds), traits)
 
 
 def fitted(pairs):
@@ -50,9 +50,10 @@ def test_agrees_with_the_authors_code():
     fit = fitted(
         JudgedPairs(
             np.tile(np.repeat(np.arange(20), 6), 3),
-            np.repeat(np.arange(3), 120),
             np.tile(first, 60),
             np.tile(second, 60),
+            4,
+            np.repeat(np.arange(3), 120),
             np.concatenate([np.tile(shares, 20) for shares in won]) / 20,
             np.zeros((3, 4, 0)),
         )

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.human_labels import World, draw, simulate_power
-from orchestrator.statistics.label_planning import expected_reach
-from orchestrator.statistics.prediction_powered import Labelled
+from orchestrator.statistics.prediction_powered import Labelled, expected_reach
 
 
 @pytest.mark.parametrize("rows", [1, 3])

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.length import (
     PENALTIES,
-    Gamed,
     head_to_head,
     length_controlled_win_rate,
     predicted_preference,
@@ -84,7 +83,7 @@ def test_a_model_that_is_only_longer_is_brought_back(rng):
 def test_gamed_rows_hold_the_length_effect(rng):
     preferences, gap, hard = judged(rng, 300, 0.2, 0.0, 0.3)
     lengths = rng.normal(size=600)
-    gamed = Gamed(lengths, rng.normal(size=600), sigmoid(-2 * np.tanh(lengths)))
+    gamed = np.stack((lengths, rng.normal(size=600), sigmoid(-2 * np.tanh(lengths))))
     held = controlled(preferences, gap, hard, gamed=gamed)
     assert held.length < controlled(preferences, gap, hard).length - 0.05
 
@@ -132,7 +131,7 @@ def test_prediction_is_at_equal_length():
 def test_the_fit_with_its_interval_takes_a_second_not_half_a_minute(rng):
     preferences, gap, hard = judged(rng, 805, -1.0, -1.5, 1.0)
     lengths = rng.normal(size=1610)
-    gamed = Gamed(lengths, np.tile(hard, 2), sigmoid(-2 * np.tanh(lengths)))
+    gamed = np.stack((lengths, np.tile(hard, 2), sigmoid(-2 * np.tanh(lengths))))
     begun = time.process_time()
     controlled(np.round(preferences), gap, hard, gamed=gamed, resampling=Resampling(300, rng))
     assert time.process_time() - begun < 5.0

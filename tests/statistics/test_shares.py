@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics import prompt_sums
 from orchestrator.statistics.judgments import (
-    Orders,
     decisions,
     position_effects,
     summarise_coverage,
@@ -131,15 +130,10 @@ def effects(prefer_ab, prefer_ba, differ=None):
     n = len(prefer_ab)
     ab, ba = np.asarray(prefer_ab, float), np.asarray(prefer_ba, float)
     none = np.zeros(n)
-    orders = Orders(
-        prompts=np.arange(n),
-        prefer_ab=ab,
-        prefer_ba=ba,
-        decision_ab=decisions(ab, none, 1 - ab),
-        decision_ba=decisions(ba, none, 1 - ba),
-        differ=np.ones(n, bool) if differ is None else np.asarray(differ),
-    )
-    return position_effects(orders, 0.95)
+    decided = decisions(ab, none, 1 - ab), decisions(ba, none, 1 - ba)
+    differ = np.ones(n, bool) if differ is None else np.asarray(differ)
+    both = np.stack((ab, ba), axis=1), np.stack(decided, axis=1)
+    return position_effects(np.arange(n), *both, differ, 0.95)
 
 
 def test_judge_that_always_takes_the_first_is_fully_biased():

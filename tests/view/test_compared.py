@@ -4,70 +4,7 @@ import polars as pl
 import pytest
 
 import orchestrator
-from orchestrator import numbers
-from orchestrator.report.html.shell import Grid, Shown
-from orchestrator.tables import make_table
-from orchestrator.view.compared import _difference, _merged
 from tests.view.runs import answers_frame, items_frame, make_run
-
-
-def cell(text, order=None):
-    number = order is not None
-    return Shown(text, "", number, order or "")
-
-
-RUNS = ("first", "second")
-
-
-def table(*rows, columns=(("rank", False), ("model", False), ("wins", True))):
-    return Grid("k", make_table("k", "Table", [], []), columns, [False] * len(columns), rows)
-
-
-def row(rank, model, wins):
-    return [cell(rank), cell(model), cell(f"{wins:.2f}", repr(wins))]
-
-
-def merged_of(a, b):
-    merged = _merged(a, b, RUNS)
-    assert merged is not None
-    return merged
-
-
-def test_rows_are_matched_by_what_they_are_about_not_by_their_rank():
-    merged = merged_of(
-        table(row("1", "x", 0.7), row("2", "y", 0.3)), table(row("1", "y", 0.6), row("2", "x", 0.4))
-    )
-    assert [[c.text for c in one] for one in merged.rows] == [
-        ["x", "1", "2", "0.70", "0.40", "-0.30"],
-        ["y", "2", "1", "0.30", "0.60", "+0.30"],
-    ]
-    titles = [title for title, _ in merged.columns]
-    assert titles[-3:] == ["wins, first", "wins, second", "difference"]
-    assert merged.of.notes == ()
-
-
-def test_rows_of_one_run_alone_are_counted():
-    merged = merged_of(table(row("1", "x", 0.7)), table(row("1", "x", 0.7), row("2", "y", 0.3)))
-    assert len(merged.rows) == 1
-    assert "1 row" in merged.of.notes[0]
-
-
-def test_rows_that_are_about_the_same_are_not_guessed_apart():
-    twice = table(row("1", "x", 0.7), row("2", "x", 0.3))
-    assert _merged(twice, twice, RUNS) is None
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        (cell("55.0 %", "0.55"), cell("40.0 %", "0.4"), "-15.0 pp"),
-        (cell("1,165", "1165.2"), cell("1,144", "1144.1"), "-21"),
-        (cell("0.50", "0.5"), cell("0.50", "0.5"), "0"),
-        (cell("0.50", "0.5"), cell(numbers.UNDEFINED), numbers.UNDEFINED),
-    ],
-)
-def test_a_difference_is_written_as_its_values_are(a, b, expected):
-    assert _difference(a, b).text == expected
 
 
 def test_items_that_differ_most_stand_first(viewer, tmp_path):

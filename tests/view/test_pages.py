@@ -204,3 +204,14 @@ def test_hostile_texts_come_as_data_without_a_bracket(viewer, tmp_path, pages):
         assert "<" not in reply.text
         assert "\u202e" not in reply.text
         assert reply.headers["content-type"] == "application/json"
+
+
+def test_a_name_that_joins_emoji_is_shown_whole(viewer, tmp_path):
+    family = "\U0001f469\u200d\U0001f467-\u0646\u200c\u0627"
+    settings = SETTINGS | {"models": {family: {}, "two": {}}}
+    frames = {"items": items_frame(3), "answers": answers_frame(3, (family, "two"))}
+    make_run(tmp_path / "runs" / "made", frames, settings)
+    opened = viewer(tmp_path / "runs").enter()
+    assert opened.json("/api/runs/made/items?answers=")["models"] == ["two", family]
+    assert opened.json("/api/runs/made/items/0")["answers"][0]["model"] == family
+    assert family in opened.json("/api/runs")["runs"][0]["models"]

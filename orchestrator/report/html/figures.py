@@ -14,7 +14,7 @@ from orchestrator.figures import MAX_ROWS, Figure, Kind, Picture, cell, finite, 
 from orchestrator.frames import counted_by, names_of
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.report.brief import Brief
-from orchestrator.report.text import safe_line, safe_name, safe_names
+from orchestrator.report.text import page_line, safe_name, safe_names
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.store import FailureCount
 from orchestrator.tables import Table
@@ -72,8 +72,8 @@ def made_safe(figure: Figure) -> Figure:
                 {column: _safe(column, value) for column, value in row.items()}
                 for row in picture.rows
             ],
-            x=safe_line(picture.x),
-            y=safe_line(picture.y),
+            x=page_line(picture.x),
+            y=page_line(picture.y),
             groups=[_label(group) for group in picture.groups],
             options={
                 option: [_label(str(one)) for one in value] if option in _NAMED_OPTIONS else value
@@ -86,7 +86,7 @@ def made_safe(figure: Figure) -> Figure:
 def _safe(column: str, value: object) -> object:
     if not isinstance(value, str):
         return value
-    return _label(value) if column in _NAMES else safe_line(value)
+    return _label(value) if column in _NAMES else page_line(value)
 
 
 def _label(text: str) -> str:

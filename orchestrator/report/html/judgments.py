@@ -13,8 +13,8 @@ from orchestrator.contracts.context import Named, answers_of, role_slices, roles
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
-from orchestrator.ranking.calibration import Calibrated, calibrated, tables
 from orchestrator.ranking.judged import ROWS_AT_ONCE
+from orchestrator.ranking.winners import Calibrated, calibrated, tables
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, name
 from orchestrator.statistics.bounded_mean import METHOD

@@ -18,7 +18,7 @@ from orchestrator.report.html.figures import Figure, Material
 from orchestrator.report.html.shell import can_draw, keyed, page, safe_block, template, undrawn
 from orchestrator.report.picture import forest
 from orchestrator.report.rankings import coverage
-from orchestrator.report.text import in_command, safe_line, safe_name, safe_names
+from orchestrator.report.text import in_command, page_line, safe_name, safe_names
 from orchestrator.report.words import subject
 from orchestrator.tables import Table
 
@@ -237,10 +237,10 @@ def _behind(material: Material) -> dict[str, object]:
     keys += [f"{one.name}.split" for one in material.context.sources if len(one.method.judges) > 1]
     return {
         "run": in_command(shown(Path(material.where))),
-        "models": [safe_line(one) for one in material.models],
+        "models": [page_line(one) for one in material.models],
         "by": [one.source for one in material.rankings],
-        "categories": [safe_line(one) for one in found],
-        "measures": [{"key": safe_line(key)} for key in dict.fromkeys(keys)],
+        "categories": [page_line(one) for one in found],
+        "measures": [{"key": page_line(key)} for key in dict.fromkeys(keys)],
     }
 
 

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
@@ -20,7 +20,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from orchestrator.report.html.figures import Figure, key, made_safe
-from orchestrator.report.text import safe_line, safe_name
+from orchestrator.report.text import page_line, safe_name
 from orchestrator.tables import Measured, Table, cell_parts
 
 # Text from outside (answers, prompts, names) as a page may show it, lines kept.
@@ -168,7 +168,7 @@ def page(name: str, figures: Iterable[Figure], behind: object = None, **variable
         chart = None if drawing is None else drawing.specification(figure)
         if drawing is not None and chart is not None:
             specified[figure.key] = chart
-            picture = drawing.svg(chart, figure.key, safe_line(figure.alternative))
+            picture = drawing.svg(chart, figure.key, page_line(figure.alternative))
             # Shapes and text only, checked where it is made
             drawn[figure.key] = Markup(picture)  # noqa: S704
     ways = own_file("ways.js").replace("export const", "const")
@@ -197,7 +197,7 @@ def template(name: str) -> jinja2.Template:
     environment.globals["terms"] = terms()
     environment.globals["made"] = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     environment.filters["explained"] = explained
-    environment.filters["line"] = partial(safe_line, joined=True)
+    environment.filters["line"] = page_line
     environment.filters["isolated"] = isolated
     environment.filters["together"] = together
     environment.filters["coded"] = coded
@@ -217,7 +217,7 @@ def isolated(text: str) -> Markup:
 
     Text between backticks is shown as code.
     """
-    escaped = str(escape(safe_line(text, joined=True)))
+    escaped = str(escape(page_line(text)))
     return coded(Markup(_RIGHT_TO_LEFT.sub(r"<bdi>\g<0></bdi>", escaped)))  # noqa: S704 (escaped)
 
 

@@ -23,7 +23,7 @@ from orchestrator.report.progress import Progress
 from orchestrator.report.text import is_quiet, safe_line, say, write_to
 
 if TYPE_CHECKING:
-    from orchestrator.gates.results import Decision
+    from orchestrator.gates import Decision
     from orchestrator.runner.interface.result import Result
 
 

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,8 +19,12 @@ from orchestrator.ranking.scores import Score, packed
 from orchestrator.report.text import safe_line
 from orchestrator.runner.comparing.sides import Common, Side, points_of, scores_of
 from orchestrator.statistics.judgments import TIE
-from orchestrator.statistics.means import PairedDifference, paired_difference
-from orchestrator.statistics.multiple import Adjusted, adjusted
+from orchestrator.statistics.means import (
+    Decided,
+    PairedDifference,
+    decided_together,
+    paired_difference,
+)
 from orchestrator.tables import Column, Table, make_table
 
 By = Literal["run", "model", "judge", "method"]
@@ -77,44 +81,31 @@ class Difference(msgspec.Struct, frozen=True):
     doubt: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Contrast:
+_About = tuple[str, str, str, str, str]
+"""Score, run, model, first and second, as in `Difference`."""
+
+
+class Contrast(NamedTuple):
     """Two columns of values on the same items, compared.
 
     Attributes:
-        score: As in `Difference`.
-        run: Likewise.
-        model: Likewise.
-        first: Likewise.
-        second: Likewise.
-        orientation: Likewise.
+        about: What is compared.
+        orientation: As in `Difference`.
         found: The difference on the points that have both values, one an item and turn.
         sizes: Items, and clusters of these or None where each stands alone.
         largest: Columns item, turn, a and b of the items that differ most, the largest difference
             first; None but for contrasts of the first score.
     """
 
-    score: str
-    run: str
-    model: str
-    first: str
-    second: str
+    about: _About
     orientation: int
     found: PairedDifference
     sizes: tuple[int, int | None]
     largest: pl.DataFrame | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """A score of two sides: whose, and columns item, cluster, turn, a and b."""
-
-    score: Score
-    run: str
-    model: str
-    first: str
-    second: str
-    points: pl.DataFrame
+_Pair = tuple[_About, Score, pl.DataFrame]
+"""What is compared, the score, and columns item, cluster, turn, a and b."""
 
 
 def contrasts(
@@ -126,24 +117,18 @@ def contrasts(
     pairs with it, as the first. One score is read at a time, and of its points only sums are kept.
     """
     found: list[Contrast] = []
-    for one in _all(sides, common, by, scores, baseline):
-        name, points = one.score.name, one.points
+    for about, score, points in _all(sides, common, by, scores, baseline):
         difference = paired_difference(
             points["a"].to_numpy(),
             points["b"].to_numpy(),
             codes(points[CLUSTER]),
-            one.score.ends_of_differences,
+            score.ends_of_differences,
         )
         if found and np.array_equal(found[-1].found.sizes, difference.sizes):
             # Mostly each item counts once: one array does for all.
             difference = replace(difference, sizes=found[-1].found.sizes)
-        largest = _largest(points) if not found or name == found[0].score else None
-        found.append(
-            Contrast(
-                name, one.run, one.model, one.first, one.second, one.score.orientation,
-                difference, counted_in(points), largest,
-            )
-        )  # fmt: skip
+        largest = _largest(points) if not found or about[0] == found[0].about[0] else None
+        found.append(Contrast(about, score.orientation, difference, counted_in(points), largest))
     return found
 
 
@@ -246,7 +231,7 @@ def _pairs(score: Score, by: str, about: tuple[str, str], baseline: str) -> Iter
         both = both.join(other, on="point", maintain_order="left").drop("point")
         # Each item counts once, over its opponents and judges.
         means = _means(both, "place", kept[:-1], ("a", "b"))
-        yield _Pair(score, run, model, first, second, means)
+        yield (score.name, run, model, first, second), score, means
 
 
 def _means(
@@ -265,37 +250,33 @@ def _means(
 
 def differences(found: Sequence[Contrast], confidence_level: float) -> list[Difference]:
     """Return the differences, with Holm's adjustment over all of them."""
-    p_values = np.array([one.found.p_value() for one in found], dtype=np.float64)
-    together = adjusted(p_values, 1.0 - confidence_level)
-    return [_difference(contrast, together, at) for at, contrast in enumerate(found)]
+    together = decided_together([one.found for one in found], confidence_level)
+    return list(map(_difference, found, together))
 
 
-def _difference(contrast: Contrast, together: Adjusted, at: int) -> Difference:
-    found = contrast.found
-    level = 1.0 - float(together.errors[at])
-    # Without a test, any level gives the reason.
-    interval = found.interval(level if level == level else 0.5)
+def _difference(contrast: Contrast, decided: Decided) -> Difference:
+    score, run, model, first, second = contrast.about
+    found, interval = contrast.found, decided.estimate.interval
     n_items, n_clusters = contrast.sizes
-    low, high = (None, None) if isinstance(interval, str) else (interval.low, interval.high)
     return Difference(
-        score=contrast.score,
-        run=contrast.run,
-        model=contrast.model,
-        first=contrast.first,
-        second=contrast.second,
+        score=score,
+        run=run,
+        model=model,
+        first=first,
+        second=second,
         a=finite(found.first),
         b=finite(found.second),
         difference=finite(found.value),
-        low=low,
-        high=high,
-        p_value=finite(found.p_value()),
-        adjusted_p=finite(together.p_values[at]),
-        resolved=bool(together.is_resolved[at]),
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
+        p_value=finite(decided.p_value),
+        adjusted_p=finite(decided.adjusted_p),
+        resolved=decided.is_resolved,
         n=n_items,
         n_clusters=n_clusters,
         orientation=contrast.orientation,
-        why=interval if isinstance(interval, str) else interval.doubt,
-        level=finite(level),
+        why=decided.estimate.undefined or (interval.doubt if interval else ""),
+        level=finite(decided.level),
         method=found.method,
     )
 
@@ -372,12 +353,9 @@ def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:
     )
     prompts = _previews(side, rows["item"].cast(pl.String))
     return [
-        Change(
-            found[at].score, found[at].run, found[at].model, found[at].first, found[at].second,
-            item, turn, prompts.get(item, ""), a, b,
-        )
+        Change(*found[int(at)].about, item, turn, prompts.get(item, ""), a, b)
         for item, turn, a, b, at in rows.iter_rows()
-    ]  # fmt: skip
+    ]
 
 
 def _previews(side: Side, items: pl.Series) -> dict[str, str]:

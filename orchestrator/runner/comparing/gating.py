@@ -15,8 +15,7 @@ from orchestrator import numbers
 from orchestrator.clusters import CLUSTER, OVER, codes, counted
 from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError
-from orchestrator.gates.grammar import MEASURES, Requirement, Term, UnreadableError, read
-from orchestrator.gates.results import Checked, Verdict
+from orchestrator.gates import MEASURES, Checked, Requirement, Term, UnreadableError, Verdict, read
 from orchestrator.ranking.judged import Table
 from orchestrator.ranking.labelled import kept_verdicts
 from orchestrator.recipe.load import Names, read_checked

@@ -13,7 +13,7 @@ from orchestrator.contracts.context import Source, answers_of, renamed, roles_in
 from orchestrator.contracts.method import is_judging
 from orchestrator.errors import UsageError
 from orchestrator.frames import names_of, slices_of
-from orchestrator.gates.grammar import Term
+from orchestrator.gates import Term
 from orchestrator.ranking.judged import ROWS_AT_ONCE, judgments, order_decisions
 from orchestrator.ranking.labelled import Selective
 from orchestrator.ranking.scores import ScoreRef, collect, ends_of, source_of

@@ -18,7 +18,7 @@ from orchestrator.clusters import OVER
 from orchestrator.contracts.context import roles_in
 from orchestrator.contracts.method import is_judging
 from orchestrator.frames import counted_by
-from orchestrator.numbers import counted
+from orchestrator.numbers import bounds, counted
 from orchestrator.ranking.agreement import PAIR, agreement_table, ordered, verdict_rows
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking, with_decisions
 from orchestrator.ranking.judged import Table as JudgedTable
@@ -150,8 +150,8 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
         rows = [
             (
                 rating.model,
-                _measured(rating.rating, rating.low, rating.high,
-                          low_open=rating.low_open, high_open=rating.high_open),
+                _measured(rating.rating, *bounds(rating.low, rating.high,
+                          low_open=rating.low_open, high_open=rating.high_open)),
                 rank_words(rating),
                 rating.n_judgments,
             )
@@ -159,7 +159,8 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
         ]  # fmt: skip
         pairs = [
             (pair.better, pair.worse, _n_met(pair, one),
-             _measured(pair.difference, pair.low, pair.high), Measured(pair.adjusted_p),
+             _measured(pair.difference, *bounds(pair.low, pair.high, low_open=False,
+                       high_open=False)), Measured(pair.adjusted_p),
              _apart(pair, one))
             for pair in one.pairs
         ]  # fmt: skip
@@ -233,20 +234,8 @@ def _pooling_notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:
     return notes
 
 
-def _measured(
-    value: float | None,
-    low: float | None,
-    high: float | None,
-    *,
-    low_open: bool = False,
-    high_open: bool = False,
-) -> Measured:
-    if low is None and low_open:
-        low = -np.inf
-    if high is None and high_open:
-        high = np.inf
-    both = low is not None and high is not None
-    return Measured(value, low if both else None, high if both else None)
+def _measured(value: float | None, low: float, high: float) -> Measured:
+    return Measured(value, *((None, None) if np.isnan(low) or np.isnan(high) else (low, high)))
 
 
 def verdicts(sides: Sequence[Side], common: Common, method: str) -> pl.DataFrame:

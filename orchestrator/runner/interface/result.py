@@ -14,7 +14,7 @@ from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.extras import need
 from orchestrator.frames import FrameFiles, counted_by
-from orchestrator.gates.results import Decision
+from orchestrator.gates import Decision
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.faults import nearest

@@ -29,8 +29,6 @@ export const compared = async ({ query, go }) => {
         h("div", { class: "panel" }, run(a), run(b), !found.paired.notes.length && h("p", { class: "note" }, `${count(found.n_shared)} items are in both runs.`),
           found.paired.notes.map((line) => h("p", { class: "note" }, sentence(line)))),
         h("h2", {}, "Paired differences"), tables(found.paired.tables)),
-      part("Tables of both runs", h("p", { class: "note" }, `A difference is ${b} minus ${a}. These have no intervals: runs over the same items are dependent, so the intervals of the two runs do not show whether they differ. The paired differences above do.`),
-        found.tables[2].length ? tables(found.tables) : h("p", {}, "These runs have no tables with the same columns.")),
       part("Items that differ most", h("div", { class: "tools" }, choice), found.items.length ? items : h("p", {}, "No shared item has a different value.")),
       part("Settings that differ", found.settings.length
         ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings" }, h("table", { class: "data rows settings" }, h("thead", {}, h("tr", {}, ["setting", a, b].map((text) => h("th", { scope: "col" }, name(text))))),

@@ -12,7 +12,8 @@ const drawn = (run, found) => {
       h("p", {}, h("a", { class: "button", href: `/run/${encodeURIComponent(run)}/items` }, "Items and answers"))),
     h("div", { class: "columns" },
       h("nav", { "aria-label": "Sections" }, h("ul", {}, h("li", {}, h("a", { href: "#glance" }, "In short")),
-        found.sections.map(([key, title]) => h("li", {}, h("a", { href: `#part-${key}` }, sentence(title)))))),
+        found.sections.map(([key, title]) => h("li", {}, h("a", { href: `#part-${key}` }, sentence(title)))),
+        h("li", {}, h("a", { href: "#made" }, "How it was made")))),
       parts),
   ];
 };

@@ -67,11 +67,16 @@ class Telling(Answer):
 
 
 def telling(job: Job, tell: Callable[[], None]) -> Job:
-    """Return a job whose answers tell of their tokens."""
-    job.answers = [Telling(answer.draw, answer.stop) for answer in job.answers]
-    for answer in job.answers:
-        answer.tell = tell  # type: ignore[attr-defined]
+    """Return a job whose answer tells of its tokens."""
+    answer = Telling(drawn(job).draw, drawn(job).stop)
+    answer.tell, job.answer = tell, answer
     return job
+
+
+def drawn(job: Job) -> Answer:
+    """Return the answer of a job that draws one."""
+    assert job.answer is not None
+    return job.answer
 
 
 def together(calls: list[Any], n_threads: int = 32) -> list[Any]:

@@ -9,16 +9,16 @@ import torch
 
 from launch.embedded.chat import unresolved
 from launch.embedded.engine import Engine, Limits
-from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop, row_key
+from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop
 from launch.embedded.protocol import ApiError, ClientGoneError
 from launch.embedded.served import Served
-from tests.launch.embedded.client import run, telling
+from tests.launch.embedded.client import drawn, run, telling
 
 
-def job(n_tokens: int, *, length: int = 9, n: int = 1, key: int = 1) -> Job:
+def job(n_tokens: int, *, length: int = 9, key: int = 1) -> Job:
     ids = [10 + place % 200 for place in range(length)]
-    answers = [Answer(Draw(key=row_key(key, i)), Stop(n_tokens)) for i in range(n)]
-    return Job(ids, length, unresolved, answers=answers, reuse=length - 1)
+    answer = Answer(Draw(key=key), Stop(n_tokens))
+    return Job(ids, length, unresolved, answer=answer, reuse=length - 1)
 
 
 def endless(started: threading.Event) -> Job:
@@ -39,7 +39,7 @@ def test_a_short_request_ends_while_a_long_one_runs(bos: Served) -> None:
     run(bos.engine, job(1), job(3))
     assert not ended.is_set()
     assert ended.wait(60)
-    assert len(long.answers[0].ids) == 480
+    assert len(drawn(long).ids) == 480
 
 
 def test_a_judgment_passes_by_when_all_rows_are_taken(bos: Served) -> None:
@@ -65,7 +65,7 @@ def test_a_dropped_request_frees_its_row(bos: Served) -> None:
     engine.cancel(long)
     run(engine, job(3))
     assert isinstance(errors[0], ClientGoneError)
-    assert len(long.answers[0].ids) < 480
+    assert len(drawn(long).ids) < 480
     assert (engine.n_running, engine.n_waiting) == (0, 0)
     engine.close()
 
@@ -87,22 +87,6 @@ def test_closing_answers_what_is_under_way(bos: Served) -> None:
     engine.close()
     assert all(event.wait(5) for event in events)
     assert engine.n_running == 0
-
-
-def test_several_answers_share_one_prompt(bos: Served) -> None:
-    three, alone = job(12, n=3), job(12, key=1)
-    run(bos.engine, three)
-    run(bos.engine, alone)
-    assert three.answers[0].ids == alone.answers[0].ids
-    assert len({tuple(answer.ids) for answer in three.answers}) == 3
-
-
-def test_more_answers_than_rows_of_one_request_are_still_drawn(bos: Served) -> None:
-    engine = engine_of(bos, max_rows=2)
-    wide = job(4, n=5)
-    run(engine, wide)
-    assert all(len(answer.ids) == 4 for answer in wide.answers)
-    engine.close()
 
 
 class Failing:
@@ -156,16 +140,16 @@ def test_many_requests_of_all_kinds_leave_nothing_behind(bos: Served) -> None:
     engine = engine_of(bos, max_rows=8, prefill_tokens=64, prefix_bytes=1 << 20)
     jobs = []
     for place in range(60):
-        found = job(1 + place % 7, length=3 + 5 * (place % 11), n=1 + place % 3, key=place)
+        found = job(1 + place % 7, length=3 + 5 * (place % 11), key=place)
         if place % 4 == 0:
             found.reader = Forced(list(range(found.n_prompt - 1)), list(found.ids[1:]))
             found.reuse = 0
         if place % 5 == 0:
-            found.answers = []
+            found.answer = None
         jobs.append(found)
     run(engine, *jobs)
     for found in jobs:
-        assert all(len(a.ids) == a.stop.max_tokens for a in found.answers)
+        assert found.answer is None or len(found.answer.ids) == found.answer.stop.max_tokens
         if isinstance(found.reader, Forced):
             assert len(found.reader.logprobs) == found.n_prompt - 1
     assert (engine.n_running, engine.n_waiting) == (0, 0)
@@ -182,6 +166,6 @@ def test_prompts_that_begin_alike_compute_their_head_once(bos: Served) -> None:
     alone = job(4, length=100, key=3)
     alone.ids, alone.reuse = jobs[3].ids, 0
     run(engine, alone)
-    assert alone.answers[0].ids == jobs[3].answers[0].ids
-    assert jobs[3].answers[0].logprobs == pytest.approx(alone.answers[0].logprobs, abs=1e-4)
+    assert drawn(alone).ids == drawn(jobs[3]).ids
+    assert drawn(jobs[3]).logprobs == pytest.approx(drawn(alone).logprobs, abs=1e-4)
     engine.close()

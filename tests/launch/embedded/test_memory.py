@@ -15,27 +15,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launch.embedded import layout
-from launch.embedded.chat import chat_job, unresolved
+from launch.embedded.chat import unresolved
 from launch.embedded.engine import Engine, Limits, capacities
 from launch.embedded.jobs import Answer, Draw, Job, Stop
 from launch.embedded.layout import Account, Need, Pool, bytes_of, longest_sequence
 from launch.embedded.model import is_packed
-from launch.embedded.protocol import ApiError, ChatRequest
 from launch.embedded.runner import Chunk, Prefilled, Runner
 from launch.embedded.served import Served, Settings, load
 from orchestrator.errors import LaunchError
 from tests.crossed import LONG
-from tests.launch.embedded.client import run, telling
+from tests.launch.embedded.client import drawn, run, telling
 
 TOKEN = 1024
 """Bytes of a token of the tiny model `bos`."""
 
 
-def drawing(seed: int, n_prompt: int, n_tokens: int, n: int = 1) -> Job:
+def drawing(seed: int, n_prompt: int, n_tokens: int) -> Job:
     rng = random.Random(seed)
     ids = [10 + rng.randrange(200) for _ in range(n_prompt)]
-    answers = [Answer(Draw(temperature=0), Stop(n_tokens)) for _ in range(n)]
-    return Job(ids, n_prompt, unresolved, answers=answers, reuse=n_prompt - 1)
+    answer = Answer(Draw(temperature=0), Stop(n_tokens))
+    return Job(ids, n_prompt, unresolved, answer=answer, reuse=n_prompt - 1)
 
 
 class Weighing:
@@ -90,7 +89,7 @@ def test_answers_under_way_stay_within_the_bytes(bos: Served, kv_tokens: int) ->
     assert most <= kv_tokens * TOKEN < free
     # More than one at a time all the same.
     assert most > 400 * TOKEN
-    assert [job.answers[0].ids for job in bounded] == [job.answers[0].ids for job in jobs]
+    assert [drawn(job).ids for job in bounded] == [drawn(job).ids for job in jobs]
 
 
 def test_prompts_with_a_cached_beginning_stay_within_the_bytes(bos: Served) -> None:
@@ -98,7 +97,7 @@ def test_prompts_with_a_cached_beginning_stay_within_the_bytes(bos: Served) -> N
     cached = drawing(1, 400, 1)
     jobs = [Job([*cached.ids, 20 + n], 401, unresolved, reuse=400) for n in range(40)]
     for job in jobs:
-        job.answers = [Answer(Draw(temperature=0), Stop(1))]
+        job.answer = Answer(Draw(temperature=0), Stop(1))
     runner: Any = Weighing(bos.runner)
     kv_bytes = 3000 * TOKEN
     engine = Engine(runner, bos.tokens, Limits(max_len=512, kv_bytes=kv_bytes))
@@ -119,16 +118,6 @@ def test_a_job_waits_for_memory_before_later_ones(bos: Served) -> None:
     weighed(bos, list(jobs.values()), kv_bytes=1300 * TOKEN)
     assert order[:100] == ["long"] * 100
     assert set(order[100:102]) <= {"longer", "short"}
-
-
-def test_more_answers_at_once_than_fit_are_refused(bos: Served) -> None:
-    limits = Limits(max_len=512, kv_bytes=4000 * TOKEN)
-    small = Served("small", "x", bos.tokens, bos.runner, Engine(bos.runner, bos.tokens, limits))
-    fields: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": "hi"}]}
-    chat_job(ChatRequest(**fields, n=4, max_tokens=100), small)
-    with pytest.raises(ApiError, match=r"40 answers would take \d+ MiB; .* at most 4 ") as refused:
-        chat_job(ChatRequest(**fields, n=40, max_tokens=400), small)
-    assert refused.value.status == 400
 
 
 def test_a_model_takes_no_longer_sequences_than_fit(folders: dict[str, Path]) -> None:
@@ -195,10 +184,10 @@ def test_the_longest_sequence_fits_and_one_more_token_does_not(
 def test_the_first_job_is_always_let_in(bos: Served) -> None:
     pool = Pool(bos.runner.layout, 512, bos.runner.like)
     account = Account(10, TOKEN, [pool])
-    job = drawing(1, 100, 100, n=2)
+    job = drawing(1, 100, 100)
     assert account.fits(job)
     account.add(job)
-    assert account.n_rows == 2
+    assert account.n_rows == 1
     assert not account.fits(drawing(2, 1, 1))
     account.drop(job)
     account.drop(job)

@@ -13,7 +13,7 @@ from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop
 from launch.embedded.protocol import ChooseRequest, Prefix, ScoreRequest
 from launch.embedded.scoring import Choosing, Scoring
 from launch.embedded.served import Served
-from tests.launch.embedded.client import USER, forced, run, taken
+from tests.launch.embedded.client import USER, drawn, forced, run, taken
 
 CLOSE = pytest.approx
 LABELS = [["[[>>]]"], ["[[>]]", " [[>]]"], ["[[=]]"], ["[[<]]"], ["[[<<]]"]]
@@ -23,11 +23,11 @@ def text_job(served: Served, length: int, n_tokens: int, **draw: float | int) ->
     rng = random.Random(length)
     ids = [rng.randrange(4, 320) for _ in range(length)]
     answer = Answer(Draw(**draw), Stop(n_tokens))  # type: ignore[arg-type]
-    return Job(ids, length, unresolved, answers=[answer], reuse=length - 1)
+    return Job(ids, length, unresolved, answer=answer, reuse=length - 1)
 
 
 def check_against_direct(served: Served, job: Job) -> None:
-    answer = job.answers[0]
+    answer = drawn(job)
     expected = taken(forced(served, [*job.ids, *answer.ids]), job.n_prompt, answer.ids)
     assert answer.logprobs == CLOSE(expected, abs=1e-4)
 
@@ -44,8 +44,8 @@ def test_a_row_does_not_depend_on_its_companions(served: Served) -> None:
     among = text_job(served, 33, 30, temperature=0)
     others = [text_job(served, 5 + 14 * i, 10 + 3 * i, temperature=1, key=i) for i in range(20)]
     run(served.engine, *others[:10], among, *others[10:])
-    assert among.answers[0].ids == alone.answers[0].ids
-    assert among.answers[0].logprobs == CLOSE(alone.answers[0].logprobs, abs=1e-4)
+    assert drawn(among).ids == drawn(alone).ids
+    assert drawn(among).logprobs == CLOSE(drawn(alone).logprobs, abs=1e-4)
     for job in others:
         check_against_direct(served, job)
 

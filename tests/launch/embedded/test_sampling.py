@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.embedded.jobs import Draw, Sampler, row_key, uniforms
+from launch.embedded.jobs import Draw, Sampler, uniforms
 
 CPU = torch.device("cpu")
 draws = st.builds(
@@ -65,7 +65,7 @@ def test_greedy_ties_go_to_the_lowest_id() -> None:
 def test_draws_follow_the_distribution() -> None:
     shares = torch.tensor([0.1, 0.2, 0.3, 0.4])
     n_draws = 4000
-    rows = [Draw(key=row_key(11, place)) for place in range(n_draws)]
+    rows = [Draw(key=place) for place in range(n_draws)]
     ids = Sampler(rows, CPU).draw(shares.log().expand(n_draws, 4), [0] * n_draws).ids
     counts = Counter(ids)
     chi_square = sum(

@@ -54,7 +54,7 @@ SAID = [
     Said(429, "You exceeded your current quota (insufficient_quota)", "account", "no_credit"),
     Said(307, "", "account", "redirected"),
     Said(308, "", "account", "redirected"),
-    Said(206, "", "unclear", "bad_request"),
+    Said(206, "", "unclear", "unparseable"),
     Said(403, "forbidden", "unclear", "unauthorised"),
     Said(403, "not allowed to request logprobs", "unclear", "no_logprobs"),
     Said(200, "no log-probabilities", "unclear", "no_logprobs"),

@@ -1,4 +1,6 @@
-"""The grammar of requirements, read by hand: `score(large) >= score(large, old) - 0.02`.
+"""Requirements of a run, such as `score(large) >= score(large, old) - 0.02`, and verdicts on them.
+
+The grammar, which is read by hand:
 
     requirement = side (">" | ">=" | "<" | "<=") side
     side        = number | term {("+" | "-") number}
@@ -14,7 +16,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn
+
+import msgspec
+
+from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_FAILS, EXIT_GATE_OPEN
 
 Operator = Literal[">", ">=", "<", "<="]
 Role = Literal["model", "judge"]
@@ -25,7 +31,10 @@ MOST: Final = 1000
 
 _SIGNS: Final = {">": ">", ">=": ">=", "<": "<", "<=": "<=", "≥": ">=", "≤": "<="}
 _FLIPPED: Final[dict[str, Operator]] = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
-_ENDS: Final = frozenset("()<>=,\"'≥≤")
+_TOKEN: Final = re.compile(
+    r"""(?P<quoted>"[^"]*"|'[^']*')|(?P<open>["'])|(?P<compare>[<>]=?|[≥≤])|(?P<mark>[()=,])"""
+    r"""|(?P<word>[^\s()<>=,"'≥≤]+)"""
+)
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?%?$")
 _OPTIONS: Final = ("method", "judge", "run")
 _RUNS: Final[tuple[Which, ...]] = ("new", "old")
@@ -375,32 +384,20 @@ def _tokens(text: str) -> list[_Token]:
         UnreadableError: If a quote is not closed.
     """
     found: list[_Token] = []
-    at = 0
-    while at < len(text):
-        one, column = text[at], at + 1
-        if one.isspace():
-            at += 1
-        elif one in "\"'":
-            end = text.find(one, at + 1)
-            if end < 0:
-                raise UnreadableError(f"the quote {one} is not closed", text, column)
-            if end == at + 1:
+    for one in _TOKEN.finditer(text):
+        kind, said, column = str(one.lastgroup), one[0], one.start() + 1
+        if kind == "open":
+            raise UnreadableError(f"the quote {said[0]} is not closed", text, column)
+        if kind == "quoted":
+            if len(said) == 2:
                 raise UnreadableError("a name in quotes is empty", text, column)
-            found.append(_Token("name", text[at + 1 : end], column))
-            at = end + 1
-        elif one in "<>≥≤":
-            sign = one + "=" if text[at + 1 : at + 2] == "=" and one in "<>" else one
-            found.append(_Token("compare", sign, column))
-            at += len(sign)
-        elif one in _ENDS:
-            found.append(_Token("mark", one, column))
-            at += 1
+            found.append(_Token("name", said[1:-1], column))
+        elif kind == "compare":
+            found.append(_Token("compare", said, column))
+        elif kind == "mark":
+            found.append(_Token("mark", said, column))
         else:
-            end = at
-            while end < len(text) and not text[end].isspace() and text[end] not in _ENDS:
-                end += 1
-            found += _word(text[at:end], column, found[-1] if found else None)
-            at = end
+            found += _word(said, column, found[-1] if found else None)
     return [*found, _Token("end", "", len(text) + 1)]
 
 
@@ -413,3 +410,82 @@ def _word(word: str, column: int, before: _Token | None) -> list[_Token]:
     if word[0] in "+-" and is_sum:
         return [_Token("sign", word[0], column), _Token("number", word[1:], column + 1)]
     return [_Token("number", word, column)]
+
+
+Verdict = Literal["holds", "fails", "not known yet"]
+
+FORMAT: Final = 1
+"""Raised when a field of the JSON changes its meaning or goes; new fields may come at any time."""
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A requirement and the verdict on it.
+
+    Attributes:
+        requirement: As it was written.
+        verdict: On the requirement.
+        value: Of the measure, or of the difference of the two; None where undefined.
+        low: Lower bound; None without an interval, -inf where the data do not bound it.
+        high: Upper bound likewise.
+        threshold: Number that the value is compared with.
+        operator: Comparison with the threshold.
+        form: How the numbers are written, as of columns of tables.
+        n: Items that it rests on; None for counts, which are exact.
+        n_clusters: Clusters of these items; None where each stands alone.
+        why: Why it is not known yet, or what else to know; empty for nothing.
+        method: Of the interval.
+        is_difference: True if the value is a difference of two terms.
+    """
+
+    requirement: str
+    verdict: Verdict
+    value: float | None
+    low: float | None
+    high: float | None
+    threshold: float
+    operator: str
+    form: str
+    n: int | None = None
+    n_clusters: int | None = None
+    why: str = ""
+    method: str = ""
+    is_difference: bool = False
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """The verdict on a run; its fields are described where users meet it (`GateResult`)."""
+
+    requirements: tuple[Checked, ...]
+    run: Mapping[str, Any]
+    against: Mapping[str, Any] | None
+    confidence_level: float
+    level: float
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on all requirements together."""
+        verdicts = {one.verdict for one in self.requirements}
+        if "fails" in verdicts:
+            return "fails"
+        return "not known yet" if "not known yet" in verdicts else "holds"
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all requirements hold, 4 if one fails, 5 if none fails but one is not known yet."""
+        codes = {"holds": EXIT_COMPLETE, "fails": EXIT_GATE_FAILS, "not known yet": EXIT_GATE_OPEN}
+        return codes[self.verdict]
+
+    @property
+    def adjustment(self) -> str:
+        """The share of the confidence level that each requirement has, in words."""
+        n = round((1 - self.confidence_level) / (1 - self.level))
+        level, each = f"{100 * self.confidence_level:.4g} %", f"{100 * self.level:.4g} %"
+        if n < 2:
+            return f"the {each} interval decides"
+        return (
+            f"the {each} interval decides, so that all {n} verdicts hold together at {level} "
+            "(Bonferroni: each requirement can be decided wrongly in one way only, whichever way "
+            "it is, so each takes an equal share of the error)"
+        )

@@ -1,1 +1,0 @@
-"""Requirements that a run is held against: their grammar, and the verdicts on them."""
