@@ -424,22 +424,14 @@ def _averaged(
     seen: Sequence[LabelDistribution | None], criterion: AskedCriterion
 ) -> CriterionReading | None:
     known = [one for one in seen if one is not None]
-    return _reading(mixture(known), criterion) if known else None
-
-
-def _reading(
-    distribution: LabelDistribution | None, criterion: AskedCriterion
-) -> CriterionReading | None:
-    if distribution is None:
-        return None
-    return read_criterion(distribution, criterion.grades.values())
+    return read_criterion(mixture(known), criterion.grades.values()) if known else None
 
 
 def _joint(
     replies: Sequence[Sequence[LabelDistribution | None]], asked: Sequence[AskedCriterion]
 ) -> list[list[CriterionReading]]:
     """Return the criteria as read in each reply that has all of them."""
-    read = [[_reading(one, c) for one, c in zip(r, asked, strict=True)] for r in replies]
+    read = [[_averaged([one], c) for one, c in zip(r, asked, strict=True)] for r in replies]
     return [[one for one in reply if one is not None] for reply in read]
 
 

@@ -45,8 +45,7 @@ def numbered(context: Context, columns: Sequence[str] | None, **made: pl.Expr) -
     sorted, joined and counted in a fraction of the time and memory of texts. `made` are further
     columns, which are made while rows are read: of lists and texts.
     """
-    (source,) = (one for one in context.sources if one.name == context.name)
-    rows = context.categories_of(source, columns, **made)
+    rows = context.categories_of(context.own, columns, **made)
     if "item" not in rows.columns:
         return rows
     return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))
@@ -121,11 +120,10 @@ def means_by_model(
 
     The columns, of which some may not be there, are read one at a time beside the rows.
     """
-    (source,) = (one for one in context.sources if one.name == context.name)
     kept = rows.select("model", "status", *OVER)
     lines: dict[str, list[list[Cell]]] = {}
     for name, better in oriented.items():
-        values = context.categories_of(source, [name])
+        values = context.categories_of(context.own, [name])
         if name not in values.columns:
             continue
         for (model,), group in groups(kept.with_columns(values[name]), "model"):

@@ -253,9 +253,8 @@ def decisions_of(context: Context) -> Preferences:
 
     Distributions are read in slices, and held as far as a pair waits for its other side.
     """
-    (source,) = (one for one in context.sources if one.name == context.name)
     rows = numbered(context, ("item", "model", "judge", "turn", "status"))
-    parts = context.slices_of(source, ("status", "p"))
+    parts = context.slices_of(context.own, ("status", "p"))
     return _from_scores(rows, (good_rows(part)["p"] for part in parts), as_decisions=True)
 
 

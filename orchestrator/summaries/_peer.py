@@ -14,7 +14,7 @@ from orchestrator.clusters import CLUSTER, PROMPT, codes
 from orchestrator.plugin import Cell, Context, Measured, Table, make_table, table_columns
 from orchestrator.ranking.cells import good_rows, numbered
 from orchestrator.ranking.scores import packed
-from orchestrator.records import Bools, Floats, IntArray, Ints
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.elo import Battles
 from orchestrator.statistics.means import clustered_share
@@ -43,12 +43,12 @@ class Votes:
     """
 
     models: tuple[str, ...]
-    prompts: IntArray
-    first: IntArray
-    second: IntArray
-    judge: IntArray
+    prompts: Ints
+    first: Ints
+    second: Ints
+    judge: Ints
     preference: Floats
-    row: IntArray
+    row: Ints
     n_prompts: int
     n_missing: dict[str, int]
     basis: str
@@ -57,7 +57,7 @@ class Votes:
     def sums(self) -> PromptSums:
         """The votes added up by cluster and pair."""
         shape = (self.n_prompts, len(self.models))
-        return sum_by_prompt(*self._sides(), self.preference, shape=shape)
+        return sum_by_prompt(self.prompts, self.first, self.second, self.preference, shape=shape)
 
     def win_matrix(self, kept: Bools) -> Floats:
         """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
@@ -69,11 +69,7 @@ class Votes:
 
     def battles(self) -> Battles:
         """The votes as battles of a sequential rating."""
-        return Battles(*self._sides(), len(self.models), self.preference)
-
-    def _sides(self) -> tuple[Ints, Ints, Ints]:
-        whole = np.int64
-        return self.prompts.astype(whole), self.first.astype(whole), self.second.astype(whole)
+        return Battles(self.prompts, self.first, self.second, len(self.models), self.preference)
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
@@ -113,7 +109,7 @@ def read_votes(context: Context) -> Votes | None:
     places = single["row"]
     clusters = good[CLUSTER].gather(places)
     found = clusters.unique(maintain_order=True)
-    numbers = np.zeros(int(clusters.max()) + 1, np.int32)  # type: ignore[arg-type] # of numbers
+    numbers = np.zeros(int(clusters.max()) + 1, np.int64)  # type: ignore[arg-type] # of numbers
     numbers[found] = np.arange(len(found))
     return Votes(
         models=models,
@@ -122,7 +118,7 @@ def read_votes(context: Context) -> Votes | None:
         second=_codes(good["model_b"], models)[places],
         judge=_codes(single["judges"], models),
         preference=single["votes"].to_numpy().astype(np.float64),
-        row=places.cast(pl.Int32).to_numpy(),
+        row=places.cast(pl.Int64).to_numpy(),
         n_prompts=len(found),
         n_missing=dict(Counter(missing)),
         basis=" · ".join(
@@ -162,8 +158,8 @@ def matrix_of(
     return means.reshape(n, len(models)), clusters
 
 
-def _codes(column: pl.Series, names: Sequence[str]) -> IntArray:
-    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32)
+def _codes(column: pl.Series, names: Sequence[str]) -> Ints:
+    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
 
 
 _BIAS: Final = table_columns(

@@ -12,7 +12,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import comparisons, good_rows, groups, plain_mean, share_of
+from orchestrator.ranking.cells import comparisons, groups, plain_mean, share_of
 
 _COLUMNS = table_columns(
     "model | answers: count | failed: count | exact match: percent",
@@ -33,7 +33,7 @@ class AnswersSummary(Summary[MethodSettings]):
         """One line a model: answers, failures, exact match with its interval, log-probability."""
         rows: list[list[Cell]] = []
         for (model,), frame in groups(context.rows, "model"):
-            good = good_rows(frame)
+            good = frame.filter(pl.col("status") == "ok")
             right = None
             if good["exact_match"].count():
                 right = share_of(good, pl.col("exact_match"), context.confidence_level)
@@ -63,7 +63,7 @@ class AnswersSummary(Summary[MethodSettings]):
                 basis=prompt_words(context.rows),
                 notes=notes,
                 comparisons=comparisons(
-                    good_rows(context.rows),
+                    context.rows.filter(pl.col("status") == "ok"),
                     pl.col("exact_match"),
                     context.confidence_level,
                     ends=(0.0, 1.0),

@@ -14,7 +14,6 @@ from orchestrator.plugin import (
 from orchestrator.ranking.cells import (
     METHODS,
     basis_of,
-    good_rows,
     groups,
     mean_of,
     n_prompts,
@@ -42,7 +41,7 @@ class ConsistencySummary(Summary[MethodSettings]):
         rows = context.rows
         if rows.is_empty():
             return []
-        good, level = good_rows(rows), context.confidence_level
+        good, level = rows.filter(pl.col("status") == "ok"), context.confidence_level
         lines: list[list[Cell]] = [
             [
                 str(model),

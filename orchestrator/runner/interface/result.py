@@ -1,7 +1,6 @@
 """A run that can be read: its frames, and the rankings and tables made of them."""
 
 import importlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -9,11 +8,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.clusters import clusters_of
-from orchestrator.contracts.context import Context, answer_frames, roles_in
+from orchestrator.contracts.context import Context, answers_of, roles_in
 from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.extras import need
-from orchestrator.frames import FrameFiles, counted_by
+from orchestrator.frames import FrameFiles
 from orchestrator.gates import Decision
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import of_frames, thresholds_of
@@ -228,13 +227,11 @@ class Result:
     @cached_property
     def exact_match(self) -> dict[str, float | None]:
         """Share of answers equal to the reference, by model; None where no item has one."""
-        counts: dict[str, Counter[bool | None]] = {}
-        for frame, named in answer_frames(self.frames).items():
-            by = [named[name] for name in ("model", "exact_match") if name in named]
-            for row in counted_by(self.frames, frame, by) if len(by) > 1 else ():
-                counts.setdefault(row[by[0]], Counter())[row[by[1]]] += row["len"]
-        known = {model: n[True] + n[False] for model, n in counts.items()}
-        return {model: counts[model][True] / n if n else None for model, n in known.items()}
+        answers = answers_of(self.frames, ("model", "exact_match"))
+        if answers.is_empty() or "exact_match" not in answers.columns:
+            return {}
+        shares = answers.group_by("model", maintain_order=True).mean()
+        return dict(shares.select("model", "exact_match").iter_rows())
 
     @cached_property
     def context(self) -> Context:
