@@ -19,6 +19,8 @@
 A failed request is not an error but a value: `records.Failure`.
 """
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -118,3 +120,12 @@ class MethodError(OrchestratorError):
 
 class StatisticsError(OrchestratorError, ValueError):
     """A statistic was asked of data that can't give it."""
+
+
+@contextlib.contextmanager
+def on_disk_error(said: str, raised: type[OrchestratorError] = UsageError) -> Iterator[None]:
+    """Raise an error of ours for one of the disk: what is said, then why."""
+    try:
+        yield
+    except OSError as error:
+        raise raised(f"{said}: {error.strerror or error}") from error

@@ -14,7 +14,7 @@ import psutil
 
 from orchestrator.columns import RowRoles, is_name
 from orchestrator.disk import columnar, files
-from orchestrator.errors import StoreError
+from orchestrator.errors import StoreError, on_disk_error
 
 _DTYPES: dict[str, pl.DataType] = {
     "str": pl.String(),
@@ -106,7 +106,7 @@ def writing_parquet(
     """
     parts: list[Path] = []
     n_rows = 1
-    try:
+    with on_disk_error(f"can't write {path}", StoreError):
         files.real_folder(path.parent)
         with _aside(path.parent) as folder:
             last: pl.DataFrame | None = None
@@ -125,8 +125,6 @@ def writing_parquet(
                     # A group of rows is held until it is full; the default of 122,880 rows may be
                     # anything.
                     columnar.scan(parts).sink_parquet(file, row_group_size=n_rows)
-    except OSError as error:
-        raise StoreError(f"can't write {path}: {error.strerror or error}") from error
 
 
 def write_part(frame: pl.DataFrame, part: Path) -> Path:
@@ -235,7 +233,9 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
 
     def names(self, name: str) -> list[str]:
         """Names of the columns of a frame; none where there is no such frame."""
-        return columnar.column_names(self._paths[name]) if name in self._paths else []
+        if name not in self._paths:
+            return []
+        return columnar.scan(self._paths[name]).collect_schema().names()
 
     def _there(self, name: str, wanted: Sequence[str]) -> list[str]:
         there = self.names(name)

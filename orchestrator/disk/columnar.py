@@ -270,11 +270,6 @@ def scan_arrow(path: Path) -> pl.LazyFrame:
     return pl.scan_ipc(_files(path), glob=False)
 
 
-def column_names(path: Path) -> list[str]:
-    """Names of the columns of a Parquet file. Fails as `read` does."""
-    return scan(path).collect_schema().names()
-
-
 def _row_groups(file: Path, columns: Sequence[str] | None = None) -> tuple[int, ...]:
     """The most memory that each group of rows of a Parquet file takes, in bytes."""
     found = file.stat()

@@ -19,9 +19,9 @@ from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.means import (
     PairedDifference,
     clustered_mean,
-    clustered_share,
     decided_together,
     paired_difference,
+    share_over,
 )
 from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured
 
@@ -139,12 +139,7 @@ def means_by_model(
 def share_of(rows: pl.DataFrame, flag: pl.Expr, confidence_level: float) -> Measured:
     """The mean of a flag, or of values in [0, 1], over rows; null is left out."""
     known = rows.select(*OVER, value=flag.cast(pl.Float64)).drop_nulls("value")
-    if known.is_empty():
-        return Measured(None, n=0, why="nothing to count")
-    sums = known.group_by(CLUSTER, maintain_order=True).agg(
-        total=pl.col("value").sum(), n=pl.len().cast(pl.Float64)
-    )
-    found = clustered_share(sums["total"].to_numpy(), sums["n"].to_numpy(), confidence_level)
+    found = share_over(known["value"].to_numpy(), prompts_of(known), confidence_level)
     return _counted(measured(found), known)
 
 

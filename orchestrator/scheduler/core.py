@@ -462,7 +462,3 @@ class Core:
         """Return True if anything is queued or in flight."""
         state = self.models[model]
         return bool(state.in_flight or state.n_queued)
-
-    def in_flight(self) -> int:
-        """Requests that servers have now."""
-        return sum(state.in_flight for state in self.models.values())

@@ -413,8 +413,6 @@ class Controller:
         self._direction = direction
         return self._change(now, wanted, why)
 
-    # -- throughput --------------------------------------------------------------------------------
-
     # -- both --------------------------------------------------------------------------------------
 
     def _change(self, now: float, wanted: int, why: str) -> Change | None:

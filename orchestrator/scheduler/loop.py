@@ -67,15 +67,8 @@ def throttler(per_minute: float | None) -> Throttler | None:
     """Spread over seconds: a minute's worth at once would be a burst that the endpoint refuses."""
     if per_minute is None:
         return None
-    made = Throttler(rate_limit=1)
-    set_rate(made, per_minute)
-    return made
-
-
-def set_rate(throttle: Throttler, per_minute: float) -> None:
-    """Change how many requests a minute may be sent; those of the last seconds still count."""
     at_once = max(1, int(per_minute / 60))
-    throttle.rate_limit, throttle.period = at_once, at_once * 60 / per_minute
+    return Throttler(rate_limit=at_once, period=at_once * 60 / per_minute)
 
 
 Connect = Callable[[str], Awaitable[Backend | Failure]]
@@ -292,11 +285,6 @@ class Scheduler:
             if any(link.backend is not None for link in self._links.values()):
                 _log.warning("ending after requests in flight: %s", error)
         self.stop()
-
-    @property
-    def stopping(self) -> bool:
-        """True if `stop` was called."""
-        return self._stopping
 
     def _guarded(self, call: Callable[[], None]) -> None:
         if self._group is None:

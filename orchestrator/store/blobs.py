@@ -278,33 +278,22 @@ _SHARE: Final = 3
 _ONE_BYTE: Final = 2**8
 _HIGH: Final = np.uint64(32)
 
+Top = tuple[int, tuple[int, int]]
+"""Place of the alternatives in an outcome's arrays: values before them, and their shape (T, k).
 
-class Layout(NamedTuple):
-    """Position of an outcome's alternatives in its arrays.
-
-    Attributes:
-        n_before: Values before them.
-        shape: (T, k) of their ids, which come first, and of their log-probabilities.
-    """
-
-    n_before: int
-    shape: tuple[int, int]
-
-    @property
-    def size(self) -> int:
-        """Ids, and as many log-probabilities."""
-        return self.shape[0] * self.shape[1]
+As many ids come first, then as many log-probabilities."""
 
 
-def content_of(arrays: bytes, layout: Layout | None) -> Content:
+def content_of(arrays: bytes, top: Top | None) -> Content:
     """Return the form of the arrays that is compressed, without or with alternatives."""
-    if layout is None:
+    if top is None:
         return Content(b"", _planes(np.frombuffer(arrays, "<u4")))
     values: Words = np.frombuffer(arrays, "<u4")
-    begin, n = layout.n_before, layout.size
+    begin, shape = top
+    n = shape[0] * shape[1]
     rest = np.concatenate((values[:begin], values[begin + 2 * n :]))
-    ids = values[begin : begin + n].reshape(layout.shape).T
-    logprobs = values[begin + n : begin + 2 * n].reshape(layout.shape).T
+    ids = values[begin : begin + n].reshape(shape).T
+    logprobs = values[begin + n : begin + 2 * n].reshape(shape).T
     steps = logprobs.copy()
     steps[1:] -= logprobs[:-1]
     n_distinct, coded = _coded(ids)
@@ -312,14 +301,15 @@ def content_of(arrays: bytes, layout: Layout | None) -> Content:
     return Content(mark, _planes(rest) + coded + _planes(steps))
 
 
-def expand_alternatives(blob: bytes, n_bytes: int, layout: Layout) -> bytes:
+def expand_alternatives(blob: bytes, n_bytes: int, top: Top) -> bytes:
     """The arrays, which are `n_bytes` long.
 
     Raises:
         StoreError: If the blob is damaged.
     """
     n_distinct = int.from_bytes(blob[1:_HEAD_BYTES], "little")
-    n, width = layout.size, _width(n_distinct)
+    begin, shape = top
+    n, width = shape[0] * shape[1], _width(n_distinct)
     n_rest = n_bytes // 4 - 2 * n
     n_list = n_distinct or n
     n_index = n * width if n_distinct else 0
@@ -327,15 +317,15 @@ def expand_alternatives(blob: bytes, n_bytes: int, layout: Layout) -> bytes:
     rest = _from_planes(content[: 4 * n_rest], "<u4")
     at = 4 * (n_rest + n_list)
     listed = _from_planes(content[4 * n_rest : at], "<u4")
-    steps = _from_planes(content[at + n_index :], "<u4").reshape(layout.shape[::-1])
+    steps = _from_planes(content[at + n_index :], "<u4").reshape(shape[::-1])
     if n_distinct:
         index = _from_planes(content[at : at + n_index], f"<u{width}")
         if index.size and int(index.max()) >= n_distinct:
             raise StoreError("stored arrays are damaged: an index has no id")
         listed = np.cumsum(listed, dtype=np.uint32)[index]
-    ids = listed.reshape(layout.shape[::-1]).T
+    ids = listed.reshape(shape[::-1]).T
     logprobs = np.cumsum(steps, axis=0, dtype=np.uint32).T
-    parts = (rest[: layout.n_before], ids.ravel(), logprobs.ravel(), rest[layout.n_before :])
+    parts = (rest[:begin], ids.ravel(), logprobs.ravel(), rest[begin:])
     return np.concatenate(parts).astype("<u4", copy=False).tobytes()
 
 

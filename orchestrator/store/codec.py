@@ -28,7 +28,7 @@ from orchestrator.records import (
     TopLogprobs,
 )
 from orchestrator.store import blobs
-from orchestrator.store.blobs import Content, Layout
+from orchestrator.store.blobs import Content, Top
 
 _bytes = blobs.text_to_bytes
 _text = blobs.bytes_to_text
@@ -235,14 +235,15 @@ def _read_head(head: bytes) -> tuple[_Kind, list[Any]]:
     return _OF_HEAD[type(record)], [*msgspec.structs.astuple(record)]
 
 
-def _sizes(known: _Kind, values: Sequence[Any]) -> tuple[int, Layout | None]:
+def _sizes(known: _Kind, values: Sequence[Any]) -> tuple[int, Top | None]:
     """Return how many four-byte values the arrays have, and where alternatives are among them."""
-    n, layout = 0, None
+    n = 0
+    top: Top | None = None
     for at, size in known.size:
         if values[at] is not None:
-            layout = Layout(n, values[at]) if at == known.top else layout
+            top = (n, values[at]) if at == known.top else top
             n += size(values[at])
-    return n, layout
+    return n, top
 
 
 class _Cutter:
@@ -250,10 +251,10 @@ class _Cutter:
 
     __slots__ = ("_blob", "_offset")
 
-    def __init__(self, blob: bytes, n_values: int, layout: Layout | None = None) -> None:
+    def __init__(self, blob: bytes, n_values: int, top: Top | None) -> None:
         n_bytes = 4 * n_values
-        if layout is not None and len(blob) < n_bytes and blob[:1] == _MARK:
-            self._blob = blobs.expand_alternatives(blob, n_bytes, layout)
+        if top is not None and len(blob) < n_bytes and blob[:1] == _MARK:
+            self._blob = blobs.expand_alternatives(blob, n_bytes, top)
         else:
             self._blob = blobs.expand_arrays(blob, n_bytes)
         self._offset = 0
@@ -288,8 +289,8 @@ def compressible(packed: Packed) -> Content | None:
     """Return the form in which arrays of `codec.pack` are compressed; None if they are short."""
     if len(packed.arrays) < blobs.COMPRESS_FROM_BYTES:
         return None
-    _, layout = _sizes(*_read_head(packed.head))
-    return blobs.content_of(packed.arrays, layout)
+    _, top = _sizes(*_read_head(packed.head))
+    return blobs.content_of(packed.arrays, top)
 
 
 def compress(outcomes: Iterable[tuple[Packed, Content | None, bytes]]) -> list[Packed]:

@@ -106,11 +106,6 @@ class Tables:
         if not self._is_moved:
             self._checkpoint("PASSIVE")
 
-    @property
-    def rest_s(self) -> float:
-        """Seconds after the last write at which to call `rest`."""
-        return CHECKPOINT_S
-
     def query(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Read over this connection; only for an exclusive one."""
         with self._lock:
@@ -340,7 +335,7 @@ class Writer:
     def _next_batch(self) -> list[Entry] | None:
         """Return the entries to commit together; none when it is time to rest, None at the end."""
         with self._lock:
-            patience = None if self._rests else self._tables.rest_s
+            patience = None if self._rests else CHECKPOINT_S
             if not self._work.wait_for(lambda: self._closing or bool(self._queue), patience):
                 self._rests = True
                 return []

@@ -217,9 +217,12 @@ class Batches:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._execute = connection.execute
-        self.n_outcomes, self._n_units = (
-            _highest(connection, name) for name in ("outcome", "unit")
-        )
+        self.n_outcomes: int
+        self._n_units: int
+        self.n_outcomes, self._n_units = connection.execute(
+            "SELECT (SELECT coalesce(max(id), 0) FROM outcome), "
+            "(SELECT coalesce(max(id), 0) FROM unit)"
+        ).fetchone()
         self.rows: list[tuple[bytes, int]] = []
 
     def write(self, entries: Iterable[Entry]) -> None:
@@ -359,8 +362,3 @@ def _insertion(table: str, columns: Sequence[str], n_rows: int) -> str:
         f"INSERT INTO {table} ({','.join(columns)}) "  # noqa: S608 (our own text)
         f"SELECT * FROM (VALUES {','.join([row] * n_rows)}) WHERE column1 IS NOT NULL"
     )
-
-
-def _highest(connection: sqlite3.Connection, table: str) -> int:
-    (number,) = connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()  # noqa: S608 (our own text)
-    return int(number)

@@ -24,7 +24,7 @@ import msgspec
 
 from orchestrator.disk.files import sync_folder
 from orchestrator.disk.paths import STORE_NAME
-from orchestrator.errors import StoreError
+from orchestrator.errors import StoreError, on_disk_error
 from orchestrator.records import Failure
 from orchestrator.store import codec, schema
 from orchestrator.store.copying import AT_ONCE, UNITS, Copying, epochs_of, is_same
@@ -144,15 +144,13 @@ def put_in_place(new: Path, path: Path) -> None:
     Raises:
         StoreError: If it can't be renamed.
     """
-    try:
+    with on_disk_error(f"{path} cannot be replaced", StoreError):
         if schema.file_size(schema.wal_path(path)):
             raise StoreError(f"{path} has a log, which would be taken for the new file's")
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         new.replace(path)
         sync_folder(path.parent)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be replaced: {error.strerror or error}") from error
 
 
 class _Merge:

@@ -16,7 +16,7 @@ import psutil
 
 from orchestrator.disk import files
 from orchestrator.disk.paths import STORE_NAME, is_foreign, is_text, keep_private, owner_fault
-from orchestrator.errors import RunDirectoryError, StoreError
+from orchestrator.errors import RunDirectoryError, StoreError, on_disk_error
 from orchestrator.store.owner import (
     Check,
     Owner,
@@ -380,7 +380,5 @@ def _read_mark(path: Path) -> _Mark:
 
 
 def _replace(path: Path, content: bytes, *, durable: bool) -> None:
-    try:
+    with on_disk_error(f"{path} cannot be written", StoreError):
         files.write(path, content, durable=durable, own=True)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error

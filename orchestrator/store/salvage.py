@@ -24,7 +24,7 @@ import msgspec
 
 from orchestrator.columns import decoded, schema_fault
 from orchestrator.disk.files import sync_folder
-from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
+from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError, on_disk_error
 from orchestrator.records import Failure
 from orchestrator.store import codec, interning, reading, schema, values
 from orchestrator.store.connections import Tables
@@ -389,7 +389,7 @@ def _put_in_place(path: Path, target: Path) -> Path:
     number = 1
     while (aside := path.with_suffix(f".damaged-{number}.sqlite")).exists():
         number += 1
-    try:
+    with on_disk_error(f"{path} cannot be replaced", StoreError):
         aside.hardlink_to(path)
         # A log that stayed would be taken for the new file's.
         if schema.wal_path(path).exists():
@@ -397,8 +397,6 @@ def _put_in_place(path: Path, target: Path) -> Path:
         path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
         target.replace(path)
         sync_folder(path.parent)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be replaced: {error.strerror or error}") from error
     return aside
 
 

@@ -221,10 +221,6 @@ class Store(Readings):
             return 0
         return self._servers.epoch(self._held.server(key))
 
-    def servers(self) -> list[StoredServer]:
-        """All servers, in the order they were met."""
-        return list(reading.servers(self._flushed()).values())
-
     def known_servers(self, model: str) -> list[Provenance]:
         """The servers that answered for a model, also those of other runs that lent outcomes."""
         return self._servers.known(model)

@@ -25,7 +25,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.contracts.context import bundled
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, on_disk_error
 from orchestrator.report.text import safe_line, write_to
 from orchestrator.runner.servers.registry import state_folder
 from orchestrator.view.app import make_app
@@ -306,15 +306,13 @@ def _listen(port: int | None) -> socket.socket:
 def _side_folder() -> Iterator[Path]:
     """A private folder for what is made from runs; gone with this process."""
     above = state_folder().parent / "view"
-    try:
+    with on_disk_error(f"{above} cannot be written"):
         above.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in above.iterdir():
             number = left.name.partition("-")[0]
             if number.isdecimal() and not psutil.pid_exists(int(number)):
                 shutil.rmtree(left, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=above))
-    except OSError as error:
-        raise UsageError(f"{above} cannot be written: {error.strerror or error}") from error
     try:
         yield folder
     finally:

@@ -10,7 +10,7 @@ from orchestrator.dataset import About
 from orchestrator.datasets._benchmark import url_of
 from orchestrator.errors import DatasetError
 from orchestrator.plugins import DATASETS
-from orchestrator.runner.planning.prepare import listing
+from orchestrator.runner.commands.listing import listed, rows_of
 from tests.conftest import SHARED
 from tests.datasets.benchmarks import items, lines, opened, parquet
 
@@ -57,7 +57,7 @@ def test_addresses_are_https(kind):
 
 def test_the_listing_says_of_each_what_it_is_its_licence_its_size_and_whether_it_is_here(data):
     data("mt_bench/question.jsonl", "")
-    rows = listing()
+    rows = rows_of(listed("datasets"))
     places = {kind: number for number, (kind, _) in enumerate(rows) if kind}
     assert set(places) == set(plugins.kinds(DATASETS))
     below = {kind: [text for _, text in rows[at + 1 : at + 3]] for kind, at in places.items()}

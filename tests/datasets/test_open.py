@@ -8,7 +8,8 @@ from orchestrator.errors import DatasetError
 from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.records import Message
-from orchestrator.runner.planning.prepare import kinds, open_dataset
+from orchestrator.runner.commands.listing import listed
+from orchestrator.runner.planning.prepare import open_dataset
 
 ROWS: list[dict[str, str | None]] = [
     {"id": "a", "question": "1+1?", "answer": "2", "category": "sum", "note": "x"},
@@ -310,7 +311,6 @@ def test_the_demo_is_the_same_for_the_same_seed_only():
 
 
 def test_every_kind_says_what_it_is_in_a_line():
-    assert (
-        set(kinds()) == set(plugins.kinds(DATASETS)) >= {"csv", "demo", "json", "jsonl", "parquet"}
-    )
-    assert all(0 < len(line) <= 100 for line in kinds().values())
+    said = {one.kind: one.about for one in listed("datasets")}
+    assert set(said) == set(plugins.kinds(DATASETS)) >= {"csv", "demo", "json", "jsonl", "parquet"}
+    assert all(0 < len(line) <= 100 for line in said.values())

@@ -31,7 +31,7 @@ def test_a_path_with_the_signs_of_patterns_names_itself_alone(folder, name):
     assert columnar.read(path).equals(RIGHT)
     assert columnar.read(path, ["y"]).columns == ["y"]
     assert columnar.scan(path).collect().equals(RIGHT)
-    assert columnar.column_names(path) == ["x", "y"]
+    assert columnar.scan(path).collect_schema().names() == ["x", "y"]
     assert columnar.read([path, path]).height == 4
     assert columnar.scan_arrow(folder / "f.arrow").collect().equals(RIGHT)
 

@@ -246,7 +246,7 @@ def test_what_was_put_back_is_taken_again():
     c.submit(request(), 0.0)
     taken = c.take("m", 0.0)
     c.put_back(taken, 0.0)
-    assert c.in_flight() == 0
+    assert c.models["m"].in_flight == 0
     assert c.take("m", 0.0) is taken
     assert taken.attempts == 1
 

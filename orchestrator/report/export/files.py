@@ -11,7 +11,7 @@ import polars as pl
 import yaml
 
 from orchestrator.disk import columnar, files
-from orchestrator.errors import UsageError
+from orchestrator.errors import on_disk_error
 from orchestrator.frames import write_part
 from orchestrator.report.text import escaped
 
@@ -50,7 +50,7 @@ def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
         UsageError: If the file can't be written.
     """
     n_rows = 0
-    try:
+    with on_disk_error(f"{path} cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
             files.replacing(path) as file,
@@ -65,8 +65,6 @@ def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
                     file.write(_part_text(part, form, at).encode())
             if written:
                 columnar.scan(written).sink_parquet(file)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
     return n_rows
 
 
@@ -98,12 +96,10 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         UsageError: If the file can't be written.
     """
-    try:
+    with on_disk_error(f"{path} cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         # Lone surrogates, which UTF-8 can't hold, are written out.
         files.write(path, text.encode(errors="backslashreplace"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _as_json(found: re.Match[str]) -> str:

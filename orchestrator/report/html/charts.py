@@ -14,7 +14,7 @@ import altair as alt
 import vl_convert
 
 from orchestrator.disk import files
-from orchestrator.errors import OrchestratorError, UsageError
+from orchestrator.errors import OrchestratorError, on_disk_error
 from orchestrator.report.html.figures import Figure, Picture
 
 PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C00")
@@ -433,7 +433,7 @@ def write_charts(figures: list[Figure], folder: Path) -> list[Path]:
         UsageError: If a file can't be written.
     """
     written: list[Path] = []
-    try:
+    with on_disk_error(f"{folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
         for figure in figures:
             if figure.picture is None:
@@ -448,6 +448,4 @@ def write_charts(figures: list[Figure], folder: Path) -> list[Path]:
                 path = folder / f"{figure.key}.{suffix}"
                 files.write(path, content)
                 written.append(path)
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {error.strerror or error}") from error
     return written

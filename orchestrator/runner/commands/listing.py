@@ -9,14 +9,15 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from orchestrator import plugins
+from orchestrator import contracts, plugins
 from orchestrator import weights as known
+from orchestrator.dataset import is_here
 from orchestrator.disk import files
 from orchestrator.disk.paths import answers
 from orchestrator.errors import (
@@ -33,7 +34,6 @@ from orchestrator.recipe.load import find
 from orchestrator.report import calls
 from orchestrator.report.page import print_to
 from orchestrator.report.text import agreed, confirm, say, write_to
-from orchestrator.runner.planning.prepare import listing as dataset_listing
 from orchestrator.weights import Published
 
 _FAMILIES: Final = {
@@ -84,7 +84,7 @@ def kinds(options: argparse.Namespace) -> int:
         write_to(sys.stdout, json.dumps([msgspec.to_builtins(one) for one in found]) + "\n")
         return EXIT_COMPLETE
     for family in families:
-        rows = _rows([one for one in found if one.family == family], family)
+        rows = rows_of(one for one in found if one.family == family)
         if len(families) > 1:
             write_to(sys.stdout, f"{family}\n")
         print_to(sys.stdout, calls.listing(rows))
@@ -116,13 +116,21 @@ def _about(package: str, kind: str) -> str:
         return str(error)
 
 
-def _rows(found: list[Listed], family: str) -> list[tuple[str, str]]:
-    rows = [(one.kind, one.about) for one in found if one.origin == BUNDLED]
-    if family == "datasets":
-        rows = dataset_listing()
+def rows_of(found: Iterable[Listed]) -> list[tuple[str, str]]:
+    """Every kind with a line; below a benchmark its size, whether it is here, and its licence."""
+    rows = []
     for one in found:
+        rows.append((one.kind, one.about))
         if one.origin != BUNDLED:
-            rows += [(one.kind, one.about), ("", f"from {one.origin}")]
+            rows.append(("", f"from {one.origin}"))
+        elif one.family == "datasets":
+            about = contracts.load(plugins.DATASETS, one.kind).about
+            if about is not None:
+                rows.append(("", f"licence: {about.licence}"))
+                n_here, n = sum(is_here(one.kind, file) for file in about.files), len(about.files)
+                here = "here" if n_here == n else f"{n_here} of {n} files here"
+                said = f"size: {about.size}; {here if n_here else 'fetched at first use'}"
+                rows.append(("", said))
     return rows
 
 
@@ -178,13 +186,10 @@ def _place_of(kind: str) -> str:
 
 def _docstring(file: Path) -> str:
     try:
-        return _first_line(ast.get_docstring(ast.parse(file.read_bytes())))
+        said = ast.get_docstring(ast.parse(file.read_bytes())) or ""
+        return said.strip().partition("\n")[0]
     except (OSError, ValueError, SyntaxError) as error:
         return f"cannot be read: {error}"
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
 
 
 _FLOAT_BYTES: Final = 4

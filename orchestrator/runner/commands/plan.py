@@ -164,7 +164,11 @@ class Shards:
         """
         # Of all items, which the call goes on with: they are read once.
         whole = prepare(self._loaded, self._base, allow_code=self._options.allow_code)
-        if left := unfinished(whole, self.paths):
+        # As `begin` has just found them, if it looked and none was run since.
+        left = vars(self).get("left")
+        if left is None:
+            left = unfinished(whole, self.paths)
+        if left:
             said = [f"shard {part} of {self.n}: {why}" for part, why in left.items()]
             hint = (
                 "run them with `--on slurm` or `--on ray` beside `--shards`, which runs no others, "
@@ -215,7 +219,7 @@ def send(planned: Job, said: Said, *, is_alone: bool) -> None:
     )
 
 
-def begin(options: argparse.Namespace, said: Said) -> bool:
+def begin(shards: Shards, options: argparse.Namespace, said: Said) -> bool:
     """Run the shards of a recipe that have not ended, on a cluster.
 
     Returns:
@@ -223,7 +227,6 @@ def begin(options: argparse.Namespace, said: Said) -> bool:
     """
     if options.on == "local" or slurm_chain.HANDS_ON in os.environ:
         return False
-    shards = Shards(options)
     if not shards.left:
         return False
     if options.on == "slurm":
@@ -240,6 +243,7 @@ def begin(options: argparse.Namespace, said: Said) -> bool:
             shards.size_on_ray(),
             shards.n_at_once,
         )
+    del shards.left
     return False
 
 

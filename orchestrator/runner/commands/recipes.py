@@ -17,7 +17,7 @@ import yaml
 from orchestrator import plugins
 from orchestrator.backend import base_url_fault
 from orchestrator.disk.paths import expanded
-from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError
+from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError, on_disk_error
 from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import RECIPE_SUFFIXES, available, loads
 from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
@@ -101,13 +101,11 @@ def check_free(file: Path, *, force: bool) -> None:
 def write_new(file: Path, text: str, *, force: bool) -> None:
     """Write a file that does not exist; with `force` also one that does."""
     check_free(file, force=force)
-    try:
+    with on_disk_error(f"{file} cannot be written"):
         if force and (file.is_file() or file.is_symlink()):
             file.unlink()
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
 
 
 _DEFAULT_NAME: Final = "evaluation"

@@ -14,7 +14,7 @@ import msgspec
 from rich.console import RenderableType
 
 from orchestrator import numbers
-from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError
+from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError, on_disk_error
 from orchestrator.extras import need
 from orchestrator.report.export.files import Format, frame_text, write_about, write_text
 from orchestrator.report.export.tables import beside
@@ -221,12 +221,9 @@ def gate(options: argparse.Namespace) -> int:
         said.wrote(junit)
     if options.summary is not None:
         path = Path(options.summary)
-        try:
-            # Other steps of the job write to it too.
-            with path.open("a", encoding="utf-8") as file:
-                file.write(found.to_markdown())
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        # Other steps of the job write to it too.
+        with on_disk_error(f"{path} cannot be written"), path.open("a", encoding="utf-8") as file:
+            file.write(found.to_markdown())
     if options.format == "json":
         write_to(sys.stdout, found.to_json())
     elif options.format == "markdown":

@@ -21,6 +21,7 @@ from orchestrator.runner.servers.slurm_chain import HANDS_ON, is_handed_on
 from orchestrator.runner.session.session import HandedOn
 
 if TYPE_CHECKING:
+    from orchestrator.runner.commands.plan import Shards
     from orchestrator.runner.interface.result import Result
 
 # Between two looks whether another process still writes the run.
@@ -33,11 +34,12 @@ def run(options: argparse.Namespace) -> int:
     if options.submit:
         code: int = _commands_of_plan().submit(options, said)
         return code
-    if options.shards and _commands_of_plan().begin(options, said):
+    shards = _commands_of_plan().Shards(options) if options.shards else None
+    if shards is not None and _commands_of_plan().begin(shards, options, said):
         return EXIT_COMPLETE
     with deferred_interrupts() as late:
         try:
-            result = _result(options, said)
+            result = _result(options, said, shards)
             late.look()
             taken = 0
             if result.ended is not None and result.ended.progress is not None:
@@ -58,7 +60,9 @@ def _commands_of_plan() -> ModuleType:
     return importlib.import_module("orchestrator.runner.commands.plan")
 
 
-def _result(options: argparse.Namespace, said: Said) -> "Result | HandedOn":
+def _result(
+    options: argparse.Namespace, said: Said, shards: "Shards | None"
+) -> "Result | HandedOn":
     """Run the recipe; a job of Slurm does so once no other process writes the run.
 
     A job whose first node was lost is begun again by Slurm, while its client may live on there.
@@ -69,8 +73,8 @@ def _result(options: argparse.Namespace, said: Said) -> "Result | HandedOn":
     waits = False
     while True:
         try:
-            if options.shards:
-                prepared, run_dir = _commands_of_plan().Shards(options).merged()
+            if shards is not None:
+                prepared, run_dir = shards.merged()
             else:
                 prepared = prepared_from(
                     options.recipe, options.overrides, options.limit, allow_code=options.allow_code

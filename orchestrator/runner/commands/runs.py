@@ -22,8 +22,8 @@ from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Outcome
 from orchestrator.report.live import progress
 from orchestrator.report.text import agreed, confirm, say
-from orchestrator.runner import api
 from orchestrator.runner.commands.messages import run_path, say_of
+from orchestrator.runner.interface.merging import merge as merge_runs
 from orchestrator.runner.planning.budget import SPENT
 from orchestrator.runner.planning.counts import count_plan, systems_of
 from orchestrator.runner.planning.prepare import prepare
@@ -39,7 +39,7 @@ from orchestrator.store.salvage import Salvaged, salvage
 def merge(options: argparse.Namespace) -> int:
     """Put runs together."""
     with progress("copying outcomes", None) as advance:
-        merged = api.merge(
+        merged = merge_runs(
             *(run_path(run) for run in options.runs),
             into=options.into,
             accept_server_change=options.accept_server_change,

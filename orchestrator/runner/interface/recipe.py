@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,14 @@ from pydantic import BaseModel
 from orchestrator import plugins
 from orchestrator.dataset.memory import SupportsArrow, is_frame, to_json_lines
 from orchestrator.disk import files
-from orchestrator.errors import DatasetError, Fault, RecipeError, StoreError, UsageError
+from orchestrator.errors import (
+    DatasetError,
+    Fault,
+    RecipeError,
+    StoreError,
+    UsageError,
+    on_disk_error,
+)
 from orchestrator.plugins.base import Plugin
 from orchestrator.recipe import schema, source
 from orchestrator.recipe.load import find, validated
@@ -238,10 +246,12 @@ class Recipe:
                 )
             items = target.with_name(f"{target.stem}.items.jsonl")
             data["dataset"]["path"] = items.name
-            _write(items, self._rows.path.read_bytes())
+            with on_disk_error(f"{items} cannot be written"):
+                files.write(items, self._rows.path.read_bytes())
         text = source.dump_yaml(data)
         if target is not None:
-            _write(target, text.encode())
+            with on_disk_error(f"{target} cannot be written"):
+                files.write(target, text.encode())
         return text
 
     def keep(self, resolved: schema.Recipe, run_dir: RunDirectory) -> schema.Recipe:
@@ -293,20 +303,7 @@ class HeldRows:
         digest = blake2b(content, digest_size=8).hexdigest()
         self.path = Path(folder) / f"dataset-{digest}.jsonl"
         self.path.write_bytes(content)
-        weakref.finalize(self, _remove, self.path)
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
-        path.parent.rmdir()
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        files.write(path, content)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
 
 def _dataset(given: DatasetLike) -> tuple[object, HeldRows | None]:

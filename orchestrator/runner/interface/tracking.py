@@ -115,7 +115,14 @@ class Tracking:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _GAP_S
-            metrics = of_progress(progress)
+            done = progress.units_stored + progress.units_done
+            metrics = {
+                "progress/units": float(done),
+                "progress/units_failed": float(progress.units_failed),
+                "progress/requests": float(progress.requests_sent),
+            }
+            if total := progress.units_total - progress.units_not_needed:
+                metrics["progress/share"] = done / total
             for thread in self._threads:
                 thread.put(lambda tracker: tracker.log(metrics, int(progress.elapsed_s)))
 
@@ -179,18 +186,6 @@ class _Thread:
 
 def _tracker(kind: str) -> Tracker:
     return TRACKERS[kind]()
-
-
-def of_progress(progress: Progress) -> dict[str, float]:
-    """Return the state of a run as metrics."""
-    done = progress.units_stored + progress.units_done
-    found = {
-        "progress/units": float(done),
-        "progress/units_failed": float(progress.units_failed),
-        "progress/requests": float(progress.requests_sent),
-    }
-    total = progress.units_total - progress.units_not_needed
-    return found | ({"progress/share": done / total} if total else {})
 
 
 def of_result(result: "Result") -> dict[str, float]:

@@ -184,9 +184,15 @@ class Budget:
         if self._stopped_by:
             return Admission.STOP
         self.spent.requests += 1
-        if self._is_pledging and not self._is_pledged():
-            self.pledge()
-            self._keep(self.spent)
+        if self._is_pledging:
+            bounds, now, pledged = self._bounds, self._most_by_now, self.spent.pledged
+            if any(
+                getattr(bounds, name) is not None and getattr(now, name) > getattr(pledged, name)
+                for name in Most.__struct_fields__
+            ):
+                # What may be spent by now is not on the disk yet.
+                self.pledge()
+                self._keep(self.spent)
         return Admission.SEND
 
     def pledge(self, *, is_ending: bool = False) -> None:
@@ -204,14 +210,6 @@ class Budget:
             int(raised(now.requests, bounds.requests)),
             int(raised(now.tokens, bounds.tokens)),
             raised(now.money, bounds.money),
-        )
-
-    def _is_pledged(self) -> bool:
-        """Return True if what may be spent by now is on the disk, where it is bounded."""
-        bounds, now, pledged = self._bounds, self._most_by_now, self.spent.pledged
-        return all(
-            getattr(bounds, name) is None or getattr(now, name) <= getattr(pledged, name)
-            for name in Most.__struct_fields__
         )
 
     @property

@@ -9,7 +9,7 @@ import msgspec
 
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import Companion, Method, MethodSettings, clash_in
-from orchestrator.dataset import Dataset, is_here
+from orchestrator.dataset import Dataset
 from orchestrator.errors import PluginError, UsageError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
@@ -41,25 +41,6 @@ def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = 
         place = contracts.place_of(kind)
         raise PluginError(f"{place}: open(base) returned {type(opened).__name__}, not a Dataset")
     return opened
-
-
-def kinds() -> dict[str, str]:
-    """Return a one-line description of each kind."""
-    return {kind: plugins.about(plugins.DATASETS, kind) for kind in plugins.kinds(plugins.DATASETS)}
-
-
-def listing() -> list[tuple[str, str]]:
-    """Every kind with a line; below a benchmark its size, whether it is here, and its licence."""
-    rows: list[tuple[str, str]] = []
-    for kind, line in kinds().items():
-        rows.append((kind, line))
-        about = contracts.load(plugins.DATASETS, kind).about
-        if about is not None:
-            rows.append(("", f"licence: {about.licence}"))
-            n_here, n = sum(is_here(kind, file) for file in about.files), len(about.files)
-            here = "here" if n_here == n else f"{n_here} of {n} files here"
-            rows.append(("", f"size: {about.size}; {here if n_here else 'fetched at first use'}"))
-    return rows
 
 
 class Prepared(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import answer_slices, roles_in
 from orchestrator.dataset import Dataset
 from orchestrator.disk import files
-from orchestrator.errors import StoreError
+from orchestrator.errors import StoreError, on_disk_error
 from orchestrator.frames import FrameFiles, counted_by, names_of, write_parquet, writing_parquet
 from orchestrator.probing.checks import CLOSING, OPENING, REMEDY
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
@@ -58,10 +58,8 @@ def write_mark(path: Path, mark: str, paths: Iterable[Path]) -> None:
     Raises:
         StoreError: If it can't be written.
     """
-    try:
+    with on_disk_error(f"{path} cannot be written", StoreError):
         files.write(path, " ".join([mark, *map(files.checksum, paths)]).encode(), own=True)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 # What a reader must know of the compared answers: cut, perhaps not whole, empty, thinking.

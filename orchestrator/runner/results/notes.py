@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from orchestrator.disk import files
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, on_disk_error
 
 FILE: Final = "notes.jsonl"
 """Name of the file in the run's folder."""
@@ -84,17 +84,17 @@ def add_note(run: Path, note: Note) -> None:
         )
     path = run / FILE
     line = msgspec.json.encode({**note, "tag": tag, "text": text}) + b"\n"
-    try:
-        with os.fdopen(files.open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "r+b") as file:
-            # Two viewers may write at once.
-            fcntl.flock(file, fcntl.LOCK_EX)
-            end = file.seek(0, os.SEEK_END)
-            if end + len(line) > _MOST_BYTES:
-                raise UsageError(f"{path} has {end:,} bytes, and takes no more notes")
-            file.seek(max(0, end - 1))
-            # A process that was killed may have left half a line.
-            file.write(line if file.read() in {b"", b"\n"} else b"\n" + line)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+    with (
+        on_disk_error(f"{path} cannot be written"),
+        os.fdopen(files.open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "r+b") as file,
+    ):
+        # Two viewers may write at once.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        end = file.seek(0, os.SEEK_END)
+        if end + len(line) > _MOST_BYTES:
+            raise UsageError(f"{path} has {end:,} bytes, and takes no more notes")
+        file.seek(max(0, end - 1))
+        # A process that was killed may have left half a line.
+        file.write(line if file.read() in {b"", b"\n"} else b"\n" + line)
+        file.flush()
+        os.fsync(file.fileno())

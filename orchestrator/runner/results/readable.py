@@ -69,7 +69,10 @@ def frames_of(
             export(store, own, late)
             if maywrite:
                 _give(store, own, directory)
-        items = _items(directory, own) if mayread else items_path(directory)
+        items = items_path(directory)
+        if mayread:
+            items = own / f"{ITEMS}.parquet"
+            check_items(directory, items)
         beside = directory.results if maywrite else None
         frames = FrameFiles(held or own, _readable(items), roles(store), beside)
         weakref.finalize(frames, side.pop_all().close)
@@ -146,12 +149,6 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def _items(directory: RunDirectory, own: Path) -> Path:
-    taken = own / f"{ITEMS}.parquet"
-    check_items(directory, taken)
-    return taken
 
 
 def check_items(run_dir: RunDirectory, taken: Path | None = None) -> None:

@@ -20,10 +20,10 @@ from orchestrator.frames import FrameFiles
 from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Generation, Item, Message, Outcome, Scored, TopLogprobs
-from orchestrator.runner.models.identity import identity_key, open_given
+from orchestrator.runner.models.identity import identity_key, open_given, server_label
 from orchestrator.runner.planning.prepare import parts_of
 from orchestrator.runner.planning.revisions import last_revision
-from orchestrator.runner.results.token_texts import Speller, written_texts
+from orchestrator.runner.results.token_texts import Speller
 from orchestrator.store import RunDirectory, Store
 from orchestrator.units import Plan
 
@@ -103,7 +103,11 @@ class Replay:
         Raises:
             OrchestratorError: If the store can't be read.
         """
-        texts = written_texts(self._store_path, self.identities)
+        with Store.open(self._store_path, read_only=True) as store:
+            texts = {
+                model: store.tokens(server_label(model, identity_key(identity)))
+                for model, identity in self.identities.items()
+            }
         return Speller(self.recipe, self.identities, texts, allow_code=self._allow_code)
 
     def index(self, item: str) -> int:

@@ -5,7 +5,6 @@ import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -15,8 +14,6 @@ from orchestrator.ask import GenerateAsk, ScoreAsk
 from orchestrator.errors import OrchestratorError
 from orchestrator.recipe.schema import ModelSpec, Recipe
 from orchestrator.records import GIVEN, UNKNOWN_ID, Generation, IntArray, Scored
-from orchestrator.runner.models.identity import identity_key, server_label
-from orchestrator.store import Store
 
 _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}".encode()
 # Tokens that a model reads and writes, but that are no part of a text.
@@ -307,21 +304,6 @@ class Speller:
             if is_same and path.is_file()
             else None
         )
-
-
-def written_texts(
-    store_path: Path, identities: Mapping[str, Mapping[str, str]]
-) -> dict[str, dict[int, bytes]]:
-    """The texts of tokens that a run wrote down, by model and number.
-
-    Raises:
-        OrchestratorError: If the store can't be read.
-    """
-    with Store.open(store_path, read_only=True) as store:
-        return {
-            model: store.tokens(server_label(model, identity_key(identity)))
-            for model, identity in identities.items()
-        }
 
 
 def _by_prefixes(tokenizer: Any, ids: Sequence[int]) -> list[str]:  # noqa: ANN401 (as above)

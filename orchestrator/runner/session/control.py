@@ -21,7 +21,7 @@ import msgspec
 
 from orchestrator.disk import files
 from orchestrator.disk.paths import is_foreign
-from orchestrator.errors import RunDirectoryError, UsageError
+from orchestrator.errors import RunDirectoryError, UsageError, on_disk_error
 from orchestrator.runner.event_loop import DRAINS, DeferredInterrupts, Stop
 from orchestrator.store import RunDirectory
 
@@ -104,10 +104,8 @@ def tell(run_dir: RunDirectory, command: Command) -> str:
     holder = run_dir.holder()
     if holder is None:
         raise RunDirectoryError(f"{run_dir.path}: this run is not running")
-    try:
+    with on_disk_error(str(run_dir.control), RunDirectoryError):
         files.real_folder(run_dir.control)
-    except OSError as error:
-        raise RunDirectoryError(f"{run_dir.control}: {error.strerror or error}") from error
     # Names sort by time; two terminals never share one.
     asked = run_dir.control / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.json"
     files.write(asked, msgspec.json.encode(command))
