@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.columns import ITEMS
-from orchestrator.frames import columns_of, lazy_of, names_of
+from orchestrator.frames import columns_of
 from orchestrator.statistics.multiple import connected
 from orchestrator.tables import counted_words
 
@@ -105,16 +104,7 @@ class Clusters:
 
 def clusters_of(frames: Mapping[str, pl.DataFrame]) -> Clusters:
     """The clusters as the frame of the items has them; runs of older versions have none."""
-    found, names = Clusters(), {CLUSTER, _SAME} & {*names_of(frames, ITEMS)}
-    if ITEMS not in frames:
-        return found
-    # Of most runs every item stands alone, and their names need not be read.
-    named = [pl.col(name).is_not_null().any() for name in sorted(names)]
-    n_items, *is_named = lazy_of(frames, ITEMS).select(pl.len(), *named).collect().row(0)
-    if any(is_named):
-        return Clusters(columns_of(frames, ITEMS, _COLUMNS))
-    found.n = found.n_prompts = n_items
-    return found
+    return Clusters(columns_of(frames, "items", _COLUMNS)) if "items" in frames else Clusters()
 
 
 def codes(column: pl.Series) -> NDArray[np.int64]:

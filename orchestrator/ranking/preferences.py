@@ -320,7 +320,8 @@ def _compared(
         np.maximum.at(until, side, ready)
     begin = n_done = 0
     at, held = np.zeros(0, np.int64), None
-    for part in chain.from_iterable(map(_pieces, distributions)):
+    tables = (_matrix(lists) for lists in distributions if len(lists))
+    for part in chain.from_iterable(np.array_split(one, 1 + one.size // _CELLS) for one in tables):
         end = begin + len(part)
         at = np.append(at, np.arange(begin, end))
         held = part if held is None else np.concatenate([held, part])
@@ -343,13 +344,6 @@ def _compared(
         kept = until[np.minimum(at, len(until) - 1)] >= end
         at, held = at[kept], held[kept]
     return found
-
-
-def _pieces(lists: pl.Series) -> Iterator[Floats]:
-    """Arrays of shape (n, K) that fit into the cache of a processor."""
-    table = _matrix(lists)
-    step = max(1, _CELLS // max(1, table.shape[1]))
-    return (table[begin : begin + step] for begin in range(0, len(table), step))
 
 
 def _matrix(lists: pl.Series) -> Floats:

@@ -87,8 +87,7 @@ def read_votes(context: Context) -> Votes | None:
     # Answers left out are counted once an item and turn.
     turns = good.filter(pl.struct("item", "turn").rle_id().is_first_distinct())
     missing = turns["missing"].explode().drop_nulls().cast(pl.String)
-    named = pl.concat([good["model_a"], good["model_b"]]).unique().cast(pl.String)
-    models = tuple(sorted({*named, *missing}))
+    models = tuple(sorted({*good["model_a"].unique(), *good["model_b"].unique(), *missing}))
     left_out = (
         (good["undefined"].sum(), "votes undefined"),
         (len(missing), "answers missing"),

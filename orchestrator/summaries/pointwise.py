@@ -8,15 +8,7 @@ from orchestrator.clusters import prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
-from orchestrator.ranking.cells import (
-    comparisons,
-    good_rows,
-    groups,
-    mean_of,
-    numbered,
-    plain_mean,
-    without_n,
-)
+from orchestrator.ranking.cells import comparisons, groups, mean_of, numbered, plain_mean, without_n
 from orchestrator.ranking.preferences import decisions_of, estimator_table, mass, rates_table
 
 _SCORES: Final = table_columns(
@@ -47,7 +39,7 @@ class PointwiseRatingSummary(Summary[Config]):
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []
         for (judge, model), group in groups(told, "judge", "model"):
-            names, good = [str(model), str(judge)], good_rows(group)
+            names, good = [str(model), str(judge)], group.filter(pl.col("status") == "ok")
             mean = without_n(
                 mean_of(good, pl.col("mean"), context.confidence_level, self.config.scale)
             )
@@ -81,7 +73,7 @@ class PointwiseRatingSummary(Summary[Config]):
                 basis=basis,
                 notes=notes,
                 comparisons=comparisons(
-                    good_rows(told),
+                    told.filter(pl.col("status") == "ok"),
                     pl.col("mean"),
                     context.confidence_level,
                     self.config.scale,
