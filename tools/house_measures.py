@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_078,
     "functions with `Any` in the signature": 223,
-    "lines": 102_223,
+    "lines": 102_217,
     "files": 423,
     "distinct names": 3_994,
     "value classes": 533,

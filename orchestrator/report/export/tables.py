@@ -9,8 +9,7 @@ import msgspec
 import polars as pl
 
 from orchestrator import numbers
-from orchestrator.errors import UsageError
-from orchestrator.recipe.faults import nearest
+from orchestrator.errors import UsageError, nearest
 from orchestrator.report.html.shell import MAX_CHARACTERS, grid, template
 from orchestrator.tables import (
     GROUP,
