@@ -40,6 +40,7 @@ from backends._transport import (
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.network import CONTROL_BYTES, collect, proxy_of, trust, words_of
 from orchestrator.records import Failure
+from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 
 if TYPE_CHECKING:
@@ -392,7 +393,12 @@ def _failure(error: Exception, timeout_s: float, connect_s: float, secret: str) 
         case aiohttp.ServerDisconnectedError():
             said = "the server closed the connection before replying"
         case aiohttp.ClientPayloadError():
-            said = f"the reply ended early: {said}"
+            said = "the reply ended early"
+        case aiohttp.ClientResponseError(message=why, status=status):
+            # Its own words name the address, and mostly a status that no server sent.
+            is_proxy = isinstance(error, aiohttp.ClientHttpProxyError)
+            what = f"the proxy answered HTTP {status}" if is_proxy else "the reply is not HTTP"
+            said = f"{what}: {failures.clean(why, secret)}"
         case _:
             pass
     return Failure(cause, said, permanent=cause == "bad_request")

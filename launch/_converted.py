@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from launch import _gguf, _gguf_model
 from launch._gguf_model import Model, Part
 from orchestrator.disk import files
-from orchestrator.errors import LaunchError
+from orchestrator.errors import LaunchError, on_disk_error
 from orchestrator.extras import need
 from orchestrator.numbers import size
 from orchestrator.weights import RECORD, converted_folder, is_whole
@@ -88,13 +88,11 @@ def folder(file: Path, sha256: str, stop: threading.Event | None = None) -> Path
     if is_whole(place):
         return place
     need("converting a GGUF file", "gguf", ("gguf",))
-    try:
+    with on_disk_error(f"{place} cannot be written", LaunchError):
         place.parent.mkdir(parents=True, exist_ok=True)
         with _locked(place, stop):
             if not is_whole(place):
                 _convert(file, sha256, place, stop or threading.Event())
-    except OSError as error:
-        raise LaunchError(f"{place}: cannot be written: {error.strerror or error}") from error
     return place
 
 

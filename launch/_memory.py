@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from launch import _converted
-from orchestrator.errors import LaunchError
+from orchestrator.errors import LaunchError, on_disk_error
 from orchestrator.serving import Footprint
 
 INDEX: Final = "model.safetensors.index.json"
@@ -136,10 +136,8 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         LaunchError: If the file holds none.
     """
-    try:
+    with on_disk_error(f"{path} cannot be read", LaunchError):
         return _parsed(path.read_bytes(), path)
-    except OSError as error:
-        raise LaunchError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _parsed(content: bytes, path: Path) -> dict[str, Any]:

@@ -4,7 +4,6 @@ What looks for weights raises `LaunchError` where they are not there, or can't b
 """
 
 import asyncio
-import difflib
 import hashlib
 import json
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from launch import _converted, _memory
-from orchestrator.errors import LaunchError, UsageError
+from orchestrator.errors import LaunchError, UsageError, nearest
 from orchestrator.weights import PACKAGE_PREFIX, PUBLISHED, package_folders, split_package
 
 BUNDLED_PREFIX: Final = "bundled:"
@@ -63,11 +62,8 @@ def resolve(weights: str) -> Path:
         known = _bundled_names()
         if known and name not in known:
             # Wrong on every machine, as a misspelt kind is.
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = (
-                f"did you mean '{BUNDLED_PREFIX}{near[0]}'?" if near else f"available: {_offered()}"
-            )
-            raise UsageError(f"no bundled model {weights!r}; {hint}")
+            near = nearest(weights, [f"{BUNDLED_PREFIX}{one}" for one in known], "")
+            raise UsageError(f"no bundled model {weights!r}{near or f'; available: {_offered()}'}")
         return _checked(_BUNDLED / name)
     if weights.startswith(PACKAGE_PREFIX):
         return in_package(weights)

@@ -2,6 +2,7 @@
 
 import argparse
 import atexit
+import errno
 import functools
 import gc
 import importlib
@@ -13,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
-from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, OrchestratorError
+from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, OrchestratorError
 from orchestrator.runner.commands.options import ACTIONS, COMMANDS, QUIET, Command
 from orchestrator.runner.commands.parser import (
     SHELLS,
@@ -79,7 +80,8 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         # What a file system or a full disk says is no fault of the program.
         _said(options).complain(said_by_system(error))
-        return EXIT_FAILED
+        # A path that no file system takes is a slip in the command.
+        return EXIT_USAGE if error.errno == errno.ENAMETOOLONG else EXIT_FAILED
     except KeyboardInterrupt:
         _said(options).interrupted()
         return EXIT_INTERRUPTED

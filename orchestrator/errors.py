@@ -20,9 +20,11 @@ A failed request is not an error but a value: `records.Failure`.
 """
 
 import contextlib
-from collections.abc import Iterator
+import errno
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
+from unicodedata import normalize
 
 EXIT_COMPLETE = 0
 EXIT_FAILED = 1
@@ -122,10 +124,23 @@ class StatisticsError(OrchestratorError, ValueError):
     """A statistic was asked of data that can't give it."""
 
 
+def nearest(word: str, known: Iterable[object], listed: str = "available") -> str:
+    """Return the end of a message: the nearest name, or a list of what there is under a title."""
+    from difflib import get_close_matches  # noqa: PLC0415 (`--help` loads little)
+
+    names = [str(name) for name in known]
+    if near := get_close_matches(word, names, n=1):
+        form = " in Unicode form NFC" if near[0] == normalize("NFC", word) else ""
+        return f"; did you mean {near[0]!r}{form}?"
+    return f"; {listed}: {', '.join(names)}" if names and listed else ""
+
+
 @contextlib.contextmanager
 def on_disk_error(said: str, raised: type[OrchestratorError] = UsageError) -> Iterator[None]:
     """Raise an error of ours for one of the disk: what is said, then why."""
     try:
         yield
     except OSError as error:
-        raise raised(f"{said}: {error.strerror or error}") from error
+        # A full disk is no slip in a command.
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise (StoreError if full else raised)(f"{said}: {error.strerror or error}") from error

@@ -11,7 +11,6 @@ A name is a word, or a text in quotes: words end at white space, brackets, comma
 signs of comparison. A bare name is the rating of that model.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 
-from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_FAILS, EXIT_GATE_OPEN
+from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_FAILS, EXIT_GATE_OPEN, nearest
 
 Operator = Literal[">", ">=", "<", "<="]
 Role = Literal["model", "judge"]
@@ -279,9 +278,8 @@ class _Reader:
         if self._peek().text != "(" or self._peek().kind != "mark":
             return Term("rating", (Argument(name.text, name.column),), {}, "new", name.column)
         if name.text not in MEASURES:
-            near = difflib.get_close_matches(name.text, MEASURES, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"measures: {', '.join(MEASURES)}"
-            self._fail(f"unknown measure {name.text!r}; {hint}", name)
+            hint = nearest(name.text, MEASURES, "measures")
+            self._fail(f"unknown measure {name.text!r}{hint}", name)
         measure = MEASURES[name.text]
         self._next()
         names, options, run = self._arguments(name.text, measure)
@@ -332,9 +330,9 @@ class _Reader:
         self, name: str, measure: Measure, found: _Token, options: Mapping[str, Argument]
     ) -> None:
         if found.text not in measure.options:
-            near = difflib.get_close_matches(found.text, measure.options, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it takes {_list(measure.options)}"
-            self._fail(f"{name} has no option {found.text!r}; {hint}", found)
+            near = nearest(found.text, measure.options, "")
+            hint = near or f"; it takes {_list(measure.options)}"
+            self._fail(f"{name} has no option {found.text!r}{hint}", found)
         if found.text in options:
             self._fail(f"{found.text!r} is given twice", found)
 

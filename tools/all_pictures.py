@@ -33,7 +33,7 @@ TABLES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "judge_benchmark": ("judge_benchmark", ("judge_benchmark", "judge_benchmark.subsets")),
     "judge_calibration": ("reward", ("judge_calibration", "judge_calibration.bins")),
     "judge_prompts": ("judge_prompts", ("judge_prompts", "judge_prompts.agreement")),
-    "jury_ratings": ("jury", ("jury.ratings", "jury.agreement", "jury.members")),
+    "jury_ratings": ("jury", ("jury.ratings", "judges.agreement", "jury.members")),
     "leaderboard": ("self_evaluation", ("leaderboard", "leaderboard.order", "same_winner")),
     "mt_bench_judge_ratings": ("mt_bench", ("mt_bench_judge.ratings", "mt_bench_judge.wins")),
     "pairwise_scoring_scores": (
@@ -53,7 +53,7 @@ CHAT: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "answers_chat": ("answers_chat", ("consistency", "samples", "conflict")),
     "confidence_chat": ("confidence_chat", ("meta_evaluation.models", "confidence.read")),
     "judge_benchmark_chat": ("judging_chat", ("judge_benchmark", "judge_calibration")),
-    "jury_chat": ("judging_chat", ("jury.agreement", "jury.members")),
+    "jury_chat": ("judging_chat", ("judges.agreement", "jury.members")),
     "leaderboard_chat": ("judging_chat", ("leaderboard", "leaderboard.order")),
     "rubric_chat": ("rubric_chat", ("rubric.criteria",)),
     "self_preference_chat": ("judging_chat", ("self_preference", "self_preference.judges")),

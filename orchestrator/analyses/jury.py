@@ -1,4 +1,4 @@
-"""A jury: how far several judges agree, and what they say together.
+"""A jury: what several judges say together, and how far each agrees with the others.
 
 All judges have judged the same pairs. The jury's preference for a pair is the weighted mean of its
 judges' soft preferences, P(A better) + P(tie)/2; pairs that one of them did not judge are left out,
@@ -7,7 +7,6 @@ that other judges could sit in the jury is not in them.
 """
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Annotated, Final
 
 import numpy as np
@@ -40,20 +39,12 @@ from orchestrator.ranking.preferences import (
 from orchestrator.ranking.winners import source_of_judges
 from orchestrator.records import Floats
 from orchestrator.statistics.agreement import (
-    cohen_kappa,
-    fleiss_kappa,
-    krippendorff_alpha,
-    ranking_agreement,
-    rater_counts,
     raw_agreement,
 )
-from orchestrator.statistics.correlation import correlate
-from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import measured, untrusted
 
 _OF_DIFFERENT: Final = "pairs of equal answers are excluded, as every judge ties on them"
-_DECISIONS: Final = (-1.0, 0.0, 1.0)
 
 
 class Config(Settings):
@@ -77,7 +68,6 @@ class _Jury:
         weights: Shape (J,), sum 1.
         pairs: As of one judge, in the order of the arrays.
         soft: Shape (n, J), preferences for A in [0, 1].
-        decisions: Shape (n, J), signs by the mean.
         coverage: Shape (n, J).
         differ: Shape (n,), whether the two answers are not the same text.
         n_left_out: Pairs that some judge did not judge.
@@ -87,7 +77,6 @@ class _Jury:
     weights: Floats
     pairs: Preferences
     soft: Floats
-    decisions: Floats
     coverage: Floats
     differ: NDArray[np.bool_]
     n_left_out: int
@@ -104,16 +93,16 @@ class _Jury:
 
 
 class JuryAnalysis(Analysis[Config]):
-    """Agreement of several judges, and their combined verdicts."""
+    """Combined verdicts of several judges, and each against the others."""
 
     def summarise(self, context: Context) -> list[Table]:
-        """Agreement of every two judges and of all, the jury's ratings, each against the others."""
+        """Ratings by the jury, and each judge against the others."""
         jury = _seated(context, self.config)
         if not len(jury.soft):
             raise UsageError(f"{context.name}: no pair was judged by all judges")
         trusts = context.trust.get(source_of_judges(context, self.config.method).name, ())
         warnings = no_ranking_by_judge([one for one in trusts if one.judge in jury.judges])
-        tables = (_ratings(jury, context), _agreement(jury, context), _members(jury, context))
+        tables = (_ratings(jury, context), _members(jury, context))
         return [untrusted(table, warnings) for table in tables]
 
 
@@ -135,7 +124,6 @@ def _seated(context: Context, config: Config) -> _Jury:
         mine = by_judge[judge].rows.select(
             *keys,
             pl.col(SOFT).alias(f"soft_{at}"),
-            pl.col(found.mean).alias(f"mean_{at}"),
             pl.col("coverage").alias(f"coverage_{at}"),
         )
         joined = joined.join(mine, on=keys, maintain_order="left")
@@ -146,73 +134,14 @@ def _seated(context: Context, config: Config) -> _Jury:
         return joined.select(wanted).to_numpy().astype(np.float64)
 
     pairs = Preferences(joined, found.estimators, found.mean, found.n_missing)
-    decisions = decided(columns("mean"))
     return _Jury(
         judges,
         weights / weights.sum(),
         pairs,
         columns("soft"),
-        decisions,
         columns("coverage"),
         ~joined["same_text"].fill_null(value=False).to_numpy(),
         n_units - len(joined),
-    )
-
-
-_AGREEMENT: Final = table_columns(
-    "judge | judge | same decision: percent | kappa: signed 2 | alpha: signed 2",
-    "tau-b, pairs: signed 2 | tau-b, models: signed 2",
-)
-
-
-def _agreement(jury: _Jury, context: Context) -> Table:
-    """Tabulate agreement, kappa, alpha and rank correlations of each two judges and of all."""
-    differ, level = jury.differ, context.confidence_level
-    prompts = jury.pairs.prompts()[differ]
-    resampling = Resampling(context.n_resamples, context.rng(), level)
-    # Each model's mean preference over all its pairs, shape (M,), by judge
-    scores = []
-    for soft_of in jury.soft.T:
-        sums = jury.pairs.sides().sums(soft_of)
-        wins = sums.by_model(sums.wins, sums.counts - sums.wins)
-        scores.append(wins.sum(axis=0) / sums.model_counts.sum(axis=0))
-    lines: list[list[Cell]] = []
-    for one, two in combinations(range(len(jury.judges)), 2):
-        both = jury.decisions[differ][:, [one, two]]
-        first, second = both.T
-        soft_1, soft_2 = jury.soft[differ, one], jury.soft[differ, two]
-        soft = correlate(soft_1, soft_2, prompts, kind="kendall", confidence_level=level)
-        lines.append(
-            [
-                jury.judges[one],
-                jury.judges[two],
-                without_n(measured(raw_agreement(first, second, prompts, level))),
-                without_n(measured(cohen_kappa(first, second, prompts, level))),
-                without_n(measured(krippendorff_alpha(both, prompts, "ordinal", level))),
-                without_n(measured(soft)),
-                ranking_agreement(scores[one], scores[two], resampling).tau_b,
-            ]
-        )
-    if len(jury.judges) > 2:
-        counts = rater_counts(jury.decisions[differ], _DECISIONS)
-        fleiss = without_n(measured(fleiss_kappa(counts, prompts, level)))
-        every = krippendorff_alpha(jury.decisions[differ], prompts, "ordinal", level)
-        alpha = without_n(measured(every))
-        lines.append(["all", "(Fleiss' kappa)", None, fleiss, alpha, None, None])
-    notes = [
-        "decisions: A, B or tie by the mean; kappa is agreement beyond chance (Cohen's; Fleiss' "
-        "for all), alpha Krippendorff's, in which a tie lies between A and B; intervals over "
-        "prompts",
-        "tau-b: of the preferences over pairs of answers, and of the models by mean preference",
-        _OF_DIFFERENT,
-    ]
-    return make_table(
-        "jury.agreement",
-        "Agreement of judges",
-        _AGREEMENT,
-        lines,
-        basis=_differing(jury),
-        notes=notes,
     )
 
 

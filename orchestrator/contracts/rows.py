@@ -6,7 +6,6 @@ types first and looks closely only at values whose type is not the usual one of 
 
 import sys
 from collections.abc import Callable
-from difflib import get_close_matches
 from itertools import chain
 from math import isfinite
 from traceback import extract_tb
@@ -16,7 +15,7 @@ import msgspec
 import numpy as np
 
 from orchestrator.contracts.method import Method, MethodSettings, schema_of
-from orchestrator.errors import MethodError
+from orchestrator.errors import MethodError, nearest
 from orchestrator.records import Failure, Row, Unit
 
 _MOST_CHARACTERS: Final = 500
@@ -240,8 +239,7 @@ class RowContract:
 
     def _refuse_unknown(self, row: Row, unit: Unit) -> None:
         for name in row.keys() - self._names:
-            near = get_close_matches(str(name), self._names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = nearest(str(name), self._names, "")
             raise self._error(
                 unit, f"a row has {_short(name)}, which is no column of the method{hint}"
             )

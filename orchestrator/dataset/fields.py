@@ -1,6 +1,5 @@
 """The columns of a file for prompt, reference, key and category, and rows made into items."""
 
-import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from orchestrator.dataset.shapes import (
     is_list,
     written,
 )
-from orchestrator.errors import DatasetError
+from orchestrator.errors import DatasetError, nearest
 from orchestrator.plugins.base import Settings
 from orchestrator.records import Item, Message, Messages
 
@@ -224,7 +223,7 @@ def _column(
         named: str | None = getattr(names, part)
         for name in _prompts(names) if part == "prompt" else [named] if named else []:
             if name not in there and name.partition(".")[0] not in there:
-                near = _near(name, there)
+                near = nearest(name, there, "")
                 raise DatasetError(
                     f"{file}: no column {name!r} (fields.{part}); {_listed(there)}{near}"
                 )
@@ -253,11 +252,6 @@ def _ambiguous(file: str, part: str, found: Sequence[str], null: str) -> Dataset
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:_MAX_NAMES])
     return f"available: {shown}{', …' if len(names) > _MAX_NAMES else ''}"
-
-
-def _near(name: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _text_of(row: Mapping[str, object], column: str | None) -> str | None:
@@ -290,7 +284,8 @@ def _conversation_of(
     value = at(row, name)
     if value is None and name.partition(".")[0] not in row:
         raise RowError(
-            f"no {name!r}, which is the prompt; {_listed(sorted(row))}{_near(name, sorted(row))}"
+            f"no {name!r}, which is the prompt; {_listed(sorted(row))}"
+            f"{nearest(name, sorted(row), '')}"
         )
     if columns.turns is not None and isinstance(value, str):
         value = from_json(value, name)

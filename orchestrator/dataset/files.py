@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from orchestrator.dataset import readers
 from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
-from orchestrator.dataset.rows import Rows
+from orchestrator.dataset.rows import Rows, other_form
 from orchestrator.dataset.shapes import Row
 from orchestrator.disk.paths import PACKED, answers, expanded, suffix_of
 from orchestrator.errors import DatasetError, StoreError
@@ -83,6 +83,18 @@ def open_rows(
     raise DatasetError(f"{shown}: unknown file type ({', '.join(suffixes)})")
 
 
+def _unreadable(
+    source: object, shown: str, own: bytes, form: str, error: Exception
+) -> DatasetError:
+    """A file that is not what its name says, or damaged; `own` begins each file of the form."""
+    said = f"not readable as {form}: {str(error).partition(chr(10))[0]}"
+    if isinstance(source, Path) and source.is_file():
+        with source.open("rb") as file:
+            begin = file.read(64)
+        said = (not begin.startswith(own) and other_form(begin)) or said
+    return DatasetError(f"{shown}: {said}")
+
+
 def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
     """The rows of a sheet, by calamine; dates and times are texts."""
     need("reading an Excel file", "excel", ("fastexcel",))
@@ -113,8 +125,7 @@ def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
         frame = frame.with_columns(dates, selectors.object().cast(pl.String))
     except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile,
             fastexcel.FastExcelError, pl.exceptions.PolarsError) as error:  # fmt: skip
-        message = str(error).partition("\n")[0]
-        raise DatasetError(f"{shown}: not readable as an Excel file: {message}") from error
+        raise _unreadable(path, shown, b"PK", "an Excel file", error) from error
     rows = _Rows(frame, shown)
     rows.numbers = numbers
     rows.read_as = f"rows from the sheet {chosen!r}, of {len(names)}" if len(names) > 1 else ""
@@ -201,8 +212,7 @@ class ParquetRows:
                 source = columnar.read(source)
             self._frame = source
         except columnar.UNREADABLE as error:
-            message = str(error).partition("\n")[0]
-            raise DatasetError(f"{shown}: not readable as Parquet: {message}") from error
+            raise _unreadable(source, shown, b"PAR1", "Parquet", error) from error
         except StoreError as error:
             raise DatasetError(f"{error}, or use JSON Lines") from error
         self.columns = tuple(self._frame.columns)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from orchestrator.dataset.rows import MAX_ROW_BYTES, Faults, LineFile, decoded
+from orchestrator.dataset.rows import MAX_ROW_BYTES, Faults, LineFile, decoded, other_form
 from orchestrator.dataset.shapes import Row, rows_in
 from orchestrator.errors import DatasetError
 
@@ -137,7 +137,7 @@ def not_json(text: bytes, error: Exception) -> str:
     """
     half = next((found for found in _ESCAPED.finditer(text) if found["half"]), None)
     if half is None:
-        return f"not JSON: {error}"
+        return other_form(text) or f"not JSON: {error}"
     return f"has half a character ({half['half'].decode()}, a lone surrogate); remove it"
 
 
@@ -208,7 +208,8 @@ class JsonRows:
         except (ValueError, RecursionError) as error:
             what = not_json(text.encode(), error)
             lines = "; if it has an object on each line, name it .jsonl"
-            raise DatasetError(f"{shown}: {what}{lines if ': ' in what else ''}") from error
+            is_json = what.startswith("not JSON")
+            raise DatasetError(f"{shown}: {what}{lines if is_json else ''}") from error
         found, where = rows_in(document, rows, shown)
         self.read_as = f"rows from {where!r}" if where else ""
         faults = Faults()

@@ -194,8 +194,19 @@ _MAGIC: Final = (
     (b"PAR1", "a Parquet file; name it .parquet"),
     (b"\xff\xfe", "UTF-16 text; save the file as UTF-8"),
     (b"\xfe\xff", "UTF-16 text; save the file as UTF-8"),
+    (b"version https://git-lfs", "a pointer of Git LFS, not the file; get that with: git lfs pull"),
+    (b"<!doctype html", "a web page, not the file; look at where it was downloaded from"),
+    (b"<html", "a web page, not the file; look at where it was downloaded from"),
 )
-_LONGEST_MAGIC: Final = 4
+_LONGEST_MAGIC: Final = 32
+
+
+def other_form(begin: bytes) -> str:
+    """Return what a file is by how it begins, with what to do; empty for one with rows of text."""
+    forms = (begin, begin.lstrip().lower())
+    known = (said for magic, said in _MAGIC if any(form.startswith(magic) for form in forms))
+    binary = "binary, or UTF-16 text without its mark; save the file as UTF-8"
+    return next(known, binary if b"\0" in begin[:_LONGEST_MAGIC] else "")
 
 
 class LineFile:
@@ -217,8 +228,8 @@ class LineFile:
         weakref.finalize(self, os.close, self._fd)
         self._size = os.fstat(self._fd).st_size
         begin = os.pread(self._fd, _LONGEST_MAGIC, 0)
-        if other := next((said for magic, said in _MAGIC if begin.startswith(magic)), ""):
-            raise DatasetError(f"{shown}: {other}")
+        if said := other_form(begin):
+            raise DatasetError(f"{shown}: {said}")
         self.begin = len(_BOM) if begin.startswith(_BOM) else 0
 
     def __len__(self) -> int:

@@ -9,7 +9,6 @@ are imported only with `allow_code`.
 """
 
 import contextlib
-import difflib
 import importlib
 import importlib.util
 import logging
@@ -23,7 +22,7 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Final, TypeVar
 
-from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError
+from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, nearest
 from orchestrator.plugins import by_path
 
 T = TypeVar("T")
@@ -149,11 +148,7 @@ def load(family: str, kind: str, *, allow_code: bool = False) -> ModuleType:
         return _from_outside(point.module, kind)
     if not (by_path.is_file(kind) or set(".:") & set(kind)):
         known = known_kinds(family)
-        near = difflib.get_close_matches(kind, known, n=1)
-        hint = was_removed(kind)
-        hint = hint or (
-            f"; did you mean {near[0]!r}?" if near else f"; available: {', '.join(known)}"
-        )
+        hint = was_removed(kind) or nearest(kind, known)
         raise PluginError(f"no {WORDS[family]} of kind {kind!r}{hint}")
     if not by_path.is_file(kind):
         module, _, chosen = kind.partition(":")

@@ -255,27 +255,6 @@ def _alike(
     return (one, other, tokens) if len(tokens) > 1 else None
 
 
-def bias(plain: HttpReply, biased: HttpReply) -> Finding:
-    """Find out if ln p shows a bias, from a greedy token and the same with it forbidden.
-
-    Args:
-        plain: One greedy token with alternatives.
-        biased: The same with a bias of -100 on the token that `plain` drew.
-    """
-    before, after = chat(plain), chat(biased)
-    if after is None:
-        return unknown("bias", f"logit_bias is refused: {biased.status} {biased.words}")
-    if before is None or not before.positions or not after.positions:
-        return unknown("bias", "no log-probabilities to compare")
-    token = before.positions[0].drawn.token
-    was, now = (one.positions[0].logprobs().get(token) for one in (before, after))
-    if after.positions[0].drawn.token == token:
-        return Finding("bias", "ignored", GOOD, "logit_bias is ignored")
-    if was is not None and now is not None and abs(was - now) <= NOISE:
-        return Finding("bias", "raw", GOOD, "ln p does not show a bias")
-    return Finding("bias", "biased", GOOD, "a bias changes ln p: it is not that of the model")
-
-
 def seed(same: Sequence[HttpReply], others: Sequence[HttpReply]) -> Finding:
     """Check that a seed decides a sampled text.
 

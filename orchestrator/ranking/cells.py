@@ -19,9 +19,9 @@ from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.means import (
     PairedDifference,
     clustered_mean,
-    clustered_share,
     decided_together,
     paired_difference,
+    share_over,
 )
 from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured
 
@@ -45,8 +45,7 @@ def numbered(context: Context, columns: Sequence[str] | None, **made: pl.Expr) -
     sorted, joined and counted in a fraction of the time and memory of texts. `made` are further
     columns, which are made while rows are read: of lists and texts.
     """
-    (source,) = (one for one in context.sources if one.name == context.name)
-    rows = context.categories_of(source, columns, **made)
+    rows = context.categories_of(context.own, columns, **made)
     if "item" not in rows.columns:
         return rows
     return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))
@@ -115,29 +114,32 @@ def plain_mean(values: pl.Series) -> float | None:
 
 
 def means_by_model(
-    rows: pl.DataFrame, oriented: Mapping[str, int], confidence_level: float
+    context: Context, rows: pl.DataFrame, oriented: Mapping[str, int]
 ) -> list[list[Cell]]:
-    """Return lines of model, column, sign of what is better, mean, known and undefined values."""
-    signs = {1: "+", -1: "-"}
-    lines: list[list[Cell]] = []
-    for (model,), group in groups(rows, "model"):
-        good = good_rows(group)
-        for name, better in oriented.items():
-            undefined, mean = good[name].null_count(), mean_of(good, pl.col(name), confidence_level)
-            known = len(good) - undefined
-            lines.append([model, name, signs.get(better, ""), mean, known, undefined])
-    return lines
+    """Return lines of model, column, sign of what is better, mean, known and undefined values.
+
+    The columns, of which some may not be there, are read one at a time beside the rows.
+    """
+    kept = rows.select("model", "status", *OVER)
+    lines: dict[str, list[list[Cell]]] = {}
+    for name, better in oriented.items():
+        values = context.categories_of(context.own, [name])
+        if name not in values.columns:
+            continue
+        for (model,), group in groups(kept.with_columns(values[name]), "model"):
+            good = good_rows(group)
+            mean = mean_of(good, pl.col(name), context.confidence_level)
+            undefined = good[name].null_count()
+            sign = {1: "+", -1: "-"}.get(better, "")
+            line = [model, name, sign, mean, len(good) - undefined, undefined]
+            lines.setdefault(model, []).append(line)
+    return [line for of_model in lines.values() for line in of_model]
 
 
 def share_of(rows: pl.DataFrame, flag: pl.Expr, confidence_level: float) -> Measured:
     """The mean of a flag, or of values in [0, 1], over rows; null is left out."""
     known = rows.select(*OVER, value=flag.cast(pl.Float64)).drop_nulls("value")
-    if known.is_empty():
-        return Measured(None, n=0, why="nothing to count")
-    sums = known.group_by(CLUSTER, maintain_order=True).agg(
-        total=pl.col("value").sum(), n=pl.len().cast(pl.Float64)
-    )
-    found = clustered_share(sums["total"].to_numpy(), sums["n"].to_numpy(), confidence_level)
+    found = share_over(known["value"].to_numpy(), prompts_of(known), confidence_level)
     return _counted(measured(found), known)
 
 

@@ -1,16 +1,15 @@
 """Pydantic's findings as faults a user can act on: where, what, and the nearest right name."""
 
-import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator import plugins
-from orchestrator.errors import Fault
+from orchestrator.errors import Fault, nearest
 from orchestrator.plugins.base import descriptions
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, SUBSET_PATTERN, VARIABLE_PATTERN
 from orchestrator.recipe.source import SECRET, KeyPath, Written, walk
@@ -45,15 +44,7 @@ _TYPES: Final = {
     "tuple_type": "must be a list",
     "finite_number": "must be a finite number",
 }
-
-
-def nearest(word: str, known: Iterable[str], listed: str = "available") -> str:
-    """The end of a message: the nearest name, or a list of what there is."""
-    names = [str(name) for name in known]
-    near = difflib.get_close_matches(word, names, n=1)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; {listed}: {', '.join(names)}" if names else ""
+_OF_OTHER_ARMS: Final = {"literal_error", "list_type", "tuple_type", "dict_type", "string_type"}
 
 
 def joined(path: KeyPath) -> str:
@@ -69,46 +60,44 @@ def about(path: KeyPath, message: str) -> str:
 def from_pydantic(
     error: ValidationError, written: Written, prefix: KeyPath, model: type[BaseModel]
 ) -> list[Fault]:
-    """A fault for each finding of `model` about the data at `prefix`."""
+    """A fault for each place of the data at `prefix` that `model` refuses, in the file's words."""
     found: dict[Fault, None] = {}
-    for detail in _arms_joined(error.errors(include_url=False)):
-        if detail["type"] == "extra_forbidden" and LITERAL_KEY.match(str(detail["loc"][-1])):
-            continue  # refuse_secrets says it better
+    places: dict[KeyPath, list[ErrorDetails]] = {}
+    for detail in error.errors(include_url=False):
         path = _in_file(written.data, (*prefix, *detail["loc"]), detail["type"])
-        message = _message(detail, path, prefix, model)
-        found[written.fault(path, message)] = None
+        places.setdefault(path, []).append(detail)
+    for path, details in places.items():
+        is_deeper = any(other[: len(path)] == path != other for other in places)
+        for message in _messages(details, path, prefix, model, is_deeper=is_deeper):
+            found[written.fault(path, message)] = None
     return list(found)
 
 
-def _arms_joined(details: Iterable[ErrorDetails]) -> list[ErrorDetails]:
-    """One finding for what may be a number or a word and is neither, or fits one arm only."""
-    found: list[ErrorDetails] = []
-    all_of_them = list(details)
-    for detail in all_of_them:
-        # Another arm of a union may accept the type that this one refuses. Pydantic names the arm
-        # in the location: `("rules", "dict[str,json]", "latency_s")`.
-        place, arm = detail["loc"][:-1], detail["loc"][-1:]
-        if (
-            detail["type"] in {"literal_error", "list_type", "dict_type", "string_type"}
-            and isinstance(detail["input"], Mapping | list)
-            and ("[" in str(arm) or arm == ("str",))
-            and any(
-                len(other["loc"]) > len(detail["loc"]) and other["loc"][: len(place)] == place
-                for other in all_of_them
-            )
-        ):
-            continue
-        before = found[-1] if found else None
-        if (
-            before is not None
-            and detail["type"] == "literal_error"
-            and before["loc"][:-1] == detail["loc"][:-1]
-        ):
-            words = complaint(detail).removeprefix("must be ")
-            found[-1] = {**before, "type": "either", "msg": f"{complaint(before)} or {words}"}
-        else:
-            found.append(detail)
-    return found
+def _messages(
+    details: Sequence[ErrorDetails],
+    path: KeyPath,
+    prefix: KeyPath,
+    model: type[BaseModel],
+    *,
+    is_deeper: bool,
+) -> Iterator[str]:
+    """Yield what is wrong at a place: one sentence on a value that no arm of a union takes."""
+    arms = []
+    for detail in details:
+        if detail["type"] not in {"missing", "extra_forbidden"}:
+            arms.append(detail)
+        elif detail["type"] == "missing" or not LITERAL_KEY.match(str(path[-1])):
+            # `refuse_secrets` says the other better.
+            yield _message(detail, path, prefix, model)
+    # The arm that takes the type, or some of what is inside, says what is wrong.
+    if is_deeper:
+        arms = [one for one in arms if one["type"] not in _OF_OTHER_ARMS]
+    elif any(one["type"] not in {*_TYPES, "literal_error"} for one in arms):
+        arms = [one for one in arms if one["type"] not in _TYPES]
+    if arms:
+        first, *others = dict.fromkeys(map(complaint, arms))
+        end = "".join(f" or {words.removeprefix('must be ')}" for words in others)
+        yield about(path, first + end + _got(arms[0], path))
 
 
 def refuse_secrets(written: Written) -> list[Fault]:
@@ -218,20 +207,19 @@ def _in_file(data: Any, loc: KeyPath, kind: str) -> KeyPath:  # noqa: ANN401
 
 
 def _message(detail: ErrorDetails, path: KeyPath, prefix: KeyPath, model: type[BaseModel]) -> str:
-    kind = detail["type"]
+    """Return the words of a setting that is missing or unknown."""
     annotation: Any = model
     for step in path[len(prefix) : -1]:
         annotation = _step(annotation, step)
     parent = _first_model(annotation)
-    if kind == "missing":
+    if detail["type"] == "missing":
         text = descriptions(parent).get(str(path[-1])) if parent else None
-        purpose = f" ({text.splitlines()[0].rstrip('.')})" if text else ""
+        sentence = " ".join((text or "").split()).partition(". ")[0]
+        purpose = f" ({sentence.rstrip('.')})" if text else ""
         return about(path[:-1], f"{path[-1]!r} is missing{purpose}")
-    if kind == "extra_forbidden":
-        known = [name for name in (parent.model_fields if parent else ()) if name != path[-1]]
-        end = plugins.was_removed(str(path[-1])) or nearest(str(path[-1]), known, "accepted")
-        return about(path[:-1], f"unknown setting {path[-1]!r}{end}")
-    return about(path, complaint(detail) + _got(detail, path))
+    known = [name for name in (parent.model_fields if parent else ()) if name != path[-1]]
+    end = plugins.was_removed(str(path[-1])) or nearest(str(path[-1]), known, "accepted")
+    return about(path[:-1], f"unknown setting {path[-1]!r}{end}")
 
 
 def complaint(detail: ErrorDetails) -> str:
@@ -242,6 +230,9 @@ def complaint(detail: ErrorDetails) -> str:
         return _PATTERNS.get(pattern, f"does not match {pattern}")
     if kind in _TYPES:
         return _TYPES[kind]
+    if kind in {"string_too_long", "string_too_short"}:
+        most = detail["ctx"].get("max_length", 0)
+        return f"must have at most {most:,} characters" if most else "must not be empty"
     if kind == "too_short":
         least, n = detail["ctx"]["min_length"], detail["ctx"]["actual_length"]
         return (

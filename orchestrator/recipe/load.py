@@ -14,7 +14,7 @@ from orchestrator import plugins
 from orchestrator.contracts.method import clash_in, columns_of_numbers, frame_of
 from orchestrator.dataset import FileSettings, FolderSettings
 from orchestrator.disk.paths import STORE_NAME, answers
-from orchestrator.errors import Fault, RecipeError, UsageError
+from orchestrator.errors import Fault, RecipeError, UsageError, nearest
 from orchestrator.gates import MEASURES, Argument, Requirement, UnreadableError, read
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe import source
@@ -22,7 +22,6 @@ from orchestrator.recipe.faults import (
     complaint,
     from_pydantic,
     joined,
-    nearest,
     refuse_infinite,
     refuse_secrets,
     refuse_secrets_for_servers,
@@ -261,6 +260,7 @@ class _Loading:
             analyses=tuple(analyses),
             reuse=tuple(reuse),
             file=str(self._file),
+            fault=self._written.fault,
         )
         for index, method in enumerate(recipe.methods):
             self._check_left_out(recipe, index, method)
@@ -429,5 +429,4 @@ def _near_file(file: Path) -> str:
         names = [entry.name for entry in file.parent.iterdir()]
     except (OSError, ValueError):
         return ""
-    near = difflib.get_close_matches(file.name, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return nearest(file.name, names, "")

@@ -5,14 +5,16 @@ In a file the settings of methods, servers, back-ends and datasets are `Any`:
 JSON Schema that editors read.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from orchestrator.backend import Batch, is_private
 from orchestrator.contracts.method import Method, MethodSettings
+from orchestrator.errors import Fault, LaunchError, UsageError
 from orchestrator.plugins.base import Settings
 from orchestrator.recipe.settings import Cluster, GivenAnswers, Headers, LogTo, OnEnd, ReusedRun
 from orchestrator.recipe.settings import MethodRef as MethodRef
@@ -399,6 +401,7 @@ class Recipe:
         analyses: In the recipe's order.
         reuse: Runs to copy outcomes from, in the order they are asked.
         file: The recipe file, as it was named.
+        fault: The fault of a path of keys, where it is written.
     """
 
     settings: RecipeFile
@@ -409,6 +412,15 @@ class Recipe:
     analyses: tuple[PluginRef, ...]
     reuse: tuple[ReusedRun, ...]
     file: str
+    fault: Callable[[tuple[str | int, ...], str], Fault] = field(repr=False, compare=False)
+
+    @contextmanager
+    def at(self, *path: str) -> Iterator[None]:
+        """Say of an error inside where in the recipe the setting stands that it is about."""
+        try:
+            yield
+        except (LaunchError, UsageError) as error:
+            raise type(error)(str(self.fault(path, f"{'.'.join(path)}: {error}"))) from error
 
     @property
     def shard(self) -> tuple[int, int] | None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from unicodedata import is_normalized, normalize
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import ValidationError
@@ -301,6 +302,8 @@ class ModelLoader:
             if not isinstance(entry, Mapping):
                 continue  # the schema has said so
             self._check_kind(name, entry)
+            if not is_normalized("NFC", name):
+                self._fault(name, "", f"must be in Unicode's form NFC: {normalize('NFC', name)!r}")
             server, backend, config = self._plug_ins(name, entry)
             self._check_urls(name, entry)
             weights = self._weights(name, entry.get("weights"))

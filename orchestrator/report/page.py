@@ -50,8 +50,6 @@ class Glyphs:
     point: str
     open_left: str
     open_right: str
-    tick: str
-    axis: str
     full: str
     part: str
     rest: str
@@ -68,8 +66,6 @@ UNICODE: Final = Glyphs(
     point="●",
     open_left="◀",
     open_right="▶",
-    tick="┬",
-    axis="─",
     full="━",
     part="╍",
     rest="─",
@@ -85,8 +81,6 @@ ASCII: Final = Glyphs(
     point="O",
     open_left="<",
     open_right=">",
-    tick="+",
-    axis="-",
     full="#",
     part="=",
     rest=".",

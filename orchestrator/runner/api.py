@@ -132,7 +132,8 @@ def _awaitable(call: Callable[P, T], more: str = "") -> Callable[P, Coroutine[An
 
     name = call.__name__
     does, _, rest = cleandoc(call.__doc__ or "").partition(".")
-    sections = rest[rest.index("Args:") : rest.index("Example:")]
+    # `python -OO` leaves docstrings out.
+    sections = rest[rest.find("Args:") : rest.find("Example:")]
     twin.__name__ = twin.__qualname__ = f"a{name}"
     twin.__doc__ = (
         f"{does} without blocking the event loop; see `{name}`.\n\n{more}{sections}"

@@ -188,8 +188,9 @@ def _in_directory(
             # Few calls need it.
             merging = importlib.import_module("orchestrator.store.merging")
             n = merging.drop_failures(directory.store_path, prepared.retry)
-            said = f"{numbers.counted(n, 'failed request')} ({prepared.retry})"
-            shown.note(f"{said} may be asked again")
+            if n:
+                said = f"{numbers.counted(n, 'failed request')} ({prepared.retry})"
+                shown.note(f"{said} may be asked again")
         path, check_owned = directory.store_path, directory.check_owned
         store = stack.enter_context(Store.open(path, check_owned=check_owned))
         for line in missing_notes(store, directory, directory.last_outcome):

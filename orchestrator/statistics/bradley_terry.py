@@ -95,23 +95,17 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
         compared[np.ix_(~alone, ~alone)], directed=False
     )
     if n_groups > 1:
-        listed = [", ".join(names[~alone][group == i]) for i in range(n_groups)]
-        sentences.append(
-            "not compared with each other, directly or through others: " + " | ".join(listed)
-        )
-    for sign, verb, side in ((1, "won", "upper"), (-1, "lost", "lower")):
-        beyond = np.isinf(strengths) & (np.sign(strengths) == sign)
-        if beyond.any():
-            listed = [", ".join(names[beyond])]
+        listed = " | ".join(", ".join(names[~alone][group == i]) for i in range(n_groups))
+        sentences.append(f"not compared with each other, directly or through others: {listed}")
+    for end, verb, side in ((np.inf, "won", "upper"), (-np.inf, "lost", "lower")):
+        if beyond := ", ".join(names[strengths == end]):
             sentences.append(
-                f"{listed[0]} {verb} every comparison with the others: the rating has no {side} "
-                f"bound"
+                f"{beyond} {verb} every comparison with the others: the rating has no {side} bound"
             )
-    open_ends = np.isnan(strengths) & ~alone
-    if open_ends.any() and n_groups <= 1:
-        listed = [", ".join(names[open_ends])]
+    unplaced = ", ".join(names[np.isnan(strengths) & ~alone])
+    if unplaced and n_groups <= 1:
         sentences.append(
-            f"{listed[0]}: no rating, as they lost everything to models above them and won "
+            f"{unplaced}: no rating, as they lost everything to models above them and won "
             f"everything against models below"
         )
     return tuple(sentences)

@@ -35,7 +35,6 @@ class Confidence:
         macro: Unweighted mean of the categories' shares; None without categories.
         n_passed: Items that pass.
         n_items: Items.
-        n_undefined: Items without d.
     """
 
     delta: float
@@ -46,7 +45,6 @@ class Confidence:
     macro: Estimate | None
     n_passed: int
     n_items: int
-    n_undefined: int
 
 
 def confidence(
@@ -102,7 +100,6 @@ def confidence(
             macro=macro,
             n_passed=int(passed.sum()),
             n_items=int(passed.size),
-            n_undefined=int((~known).sum()),
         )
         found.append(one)
     return tuple(found)

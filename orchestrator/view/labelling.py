@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from orchestrator.dataset.rows import MAX_ROW_BYTES
 from orchestrator.disk import files
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, on_disk_error
 from orchestrator.ranking.human_labels import CODE, LABEL, TIE, read_human_labels, read_key
 
 _PAIR_LABELS: Final = ("", "1", "2", TIE)
@@ -88,12 +88,9 @@ class Desk:
             writer = csv.DictWriter(out, columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
-            try:
+            with on_disk_error(f"{self._path} cannot be written"):
                 # With the mark that the sheet was written with, for spreadsheets.
                 files.write(self._path, out.getvalue().encode("utf-8-sig"), durable=True)
-            except OSError as error:
-                why = error.strerror or error
-                raise UsageError(f"{self._path} cannot be written: {why}") from error
 
     def _checked(self, label: object) -> str:
         text = label.strip() if isinstance(label, str) else ""

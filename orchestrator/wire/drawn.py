@@ -30,6 +30,7 @@ from orchestrator.wire.answers import (
     Message,
     end_of,
     missing,
+    no_answer,
 )
 from orchestrator.wire.parsing import (
     MAX_LISTED,
@@ -160,13 +161,14 @@ def _set_aside(message: Message, end: str, marker: str) -> str | Failure:
     if not marker or message.thought:
         return ""
     thinking, found, answer = message.text.partition(marker)
+    # It stands in the prompt or in the text, by the model's template.
+    opening = marker.replace("/", "")
     if found:
-        # The marker that opens it stands in the prompt or in the text, by the model's template.
-        message.reasoning = thinking.strip().removeprefix(marker.replace("/", "")).strip()
+        message.reasoning = thinking.strip().removeprefix(opening).strip()
         message.content = answer.lstrip("\r\n")
-    elif end == LENGTH:
-        said = f"the thinking did not end with {marker!r} within max_tokens"
-        return Failure("no_answer", said, permanent=True)
+    elif end == LENGTH or thinking.lstrip().startswith(opening):
+        within = " within max_tokens" if end == LENGTH else ""
+        return no_answer(f"the thinking did not end with {marker!r}{within}")
     return found
 
 

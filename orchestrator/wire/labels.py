@@ -204,11 +204,14 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
     found: dict[bytes, float] = {}
     values: list[float] = []
     twice: set[bytes] = set()
+    unknown = False
     for one in entry.top_logprobs:
         value = one.logprob
         if value is None or value <= SENTINEL or value != value:
+            # Minus infinity is null in JSON; so is nan, which alone may stand before a number.
+            unknown = unknown or value is None or value != value
             continue
-        if value > ROUNDING:
+        if value > ROUNDING or unknown:
             return None
         values.append(value)
         token = way(one.token) if one.utf8 is None else bytes(one.utf8)

@@ -177,6 +177,8 @@ async def test_what_is_no_whole_reply_is_a_failure_of_the_moment(parts):
         outcome = await transport.post("/x", b"{}", 5.0, whole)
         assert isinstance(outcome, Failure)
         assert (outcome.cause, outcome.permanent) == ("connection", False)
+        # No words of the library: a status that nobody sent, the address, names of classes.
+        assert not re.search(r"\b400\b|http://|Error", outcome.message), outcome.message
         # It had begun to answer: asking again might be paid for twice.
         assert len(script.requests) == 1
 

@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 from typing import Literal
 
 import polars as pl
@@ -6,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import UsageError
+from orchestrator.errors import StoreError, UsageError, on_disk_error
 from orchestrator.frames import FrameFiles
 from orchestrator.report.export.files import Format, _cell, frame_text, harmless, write_frame
 
@@ -101,3 +103,10 @@ def test_a_file_that_can_not_be_written_is_named(tmp_path):
         with pytest.raises(UsageError, match="cannot be written"):
             write_frame([FRAME], path, "csv")
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS])
+def test_a_full_disk_is_no_slip_in_the_command(number):
+    error = StoreError if number in {errno.ENOSPC, errno.EDQUOT} else UsageError
+    with pytest.raises(error, match=r"a\.csv"), on_disk_error("a.csv"):
+        raise OSError(number, os.strerror(number))

@@ -100,3 +100,12 @@ def test_a_run_of_two_frames_is_read_by_its_own_columns(runs):
     found = frames.columns("answers", ("model", "status"))
     assert found.columns == ["model", "status"]
     assert set(polars_schema(schema_of(answers.Answers))) > {"model", "status"}
+
+
+@pytest.mark.parametrize("words", ["run", "check", "plan", "report", "status", "runs list", "gate",
+                                   "view", "pause", "cite", "export --to x"])  # fmt: skip
+def test_a_path_that_no_file_system_takes_is_a_slip_in_the_command(command, words):
+    code, _, err = command(*words.split(), "x" * 5000)
+    assert code == 2
+    assert err.endswith("File name too long\n")
+    assert len(err) < 300

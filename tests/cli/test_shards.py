@@ -139,7 +139,7 @@ def test_shards_that_ended_become_the_run_of_all_items(command, recipe, here):
     ("changes", "words", "said"),
     [
         ({}, ["--shards=7"], "use at most 6"),
-        ({"statistics": {"stop_when": {}}}, ["--shards=2"], "stop_when decides from all items"),
+        ({"statistics": {"stop_when": {}}}, ["--shards=2"], "stop_when: decides from all items"),
         ({"subset": 4}, ["--shards=2"], "subset: 4 can't be used with --shards"),
         ({}, ["--shards=2", "--fresh"], "--fresh can't be used with --shards"),
         ({}, ["--shards=2", "--submit"], "--submit can't be used with --shards"),

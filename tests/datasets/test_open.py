@@ -36,7 +36,7 @@ def write(path, rows):
 
 
 def opened(path, **settings):
-    kind = {"tsv": "csv"}.get(path.suffix[1:], path.suffix[1:])
+    kind = {"tsv": "csv", "xlsx": "excel"}.get(path.suffix[1:], path.suffix[1:])
     config = contracts.load(plugins.DATASETS, kind).Config.model_validate(
         {"path": str(path), **settings}
     )
@@ -314,3 +314,18 @@ def test_every_kind_says_what_it_is_in_a_line():
     said = {one.kind: one.about for one in listed("datasets")}
     assert set(said) == set(plugins.kinds(DATASETS)) >= {"csv", "demo", "json", "jsonl", "parquet"}
     assert all(0 < len(line) <= 100 for line in said.values())
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "json", "parquet", "xlsx"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "git lfs pull"),
+        (b"\n<!DOCTYPE html>\n<html><body>404</body></html>", "a web page"),
+        ("key,prompt\n1,a\n".encode("utf-16-le"), "UTF-16"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says_is_told(tmp_path, suffix, content, said):
+    path = tmp_path / f"items.{suffix}"
+    path.write_bytes(content)
+    assert said in message_of(path)

@@ -58,7 +58,7 @@ def test_a_sample_of_the_validation_has_every_score(tmp_path: Path) -> None:
             "judging_chat",
             {
                 "judge_accuracy.pairwise",
-                "jury.agreement",
+                "jury.members",
                 "leaderboard",
                 "self_preference",
                 "sharpening",

@@ -117,6 +117,19 @@ def test_a_retry_that_was_cut_off_goes_on_by_the_same_command(tmp_path):
         assert call("run", *again, *kept[2:]) == EXIT_USAGE
 
 
+@pytest.mark.parametrize("cause", ["server_error", "all"])
+def test_to_name_the_cause_of_transient_failures_is_no_error(tmp_path, capsys, cause):
+    failing = [{"model": "*1.0", "fault": "status", "status": 500, "first": 1}]
+    with fake_server(rules=failing) as url:
+        recipe = write_recipe(tmp_path / "r.json", url, n=1, limits={"max_attempts": 1})
+        kept = ("--run-dir", tmp_path / "run", "--display", "none")
+        assert call("run", recipe, *kept) == EXIT_PARTIAL
+        assert call("plan", recipe, *kept[:2], "--retry", cause) == EXIT_COMPLETE
+        assert call("run", recipe, *kept, "--retry", "timeout") == EXIT_USAGE
+        assert "there are: server_error (" in capsys.readouterr().err
+        assert call("run", recipe, *kept, "--retry", cause) == EXIT_COMPLETE
+
+
 def test_what_cannot_be_retried_is_refused_before_anything_is_asked(tmp_path, capsys):
     with fake_server() as url:
         recipe = write_recipe(tmp_path / "r.json", url, n=1)
@@ -126,7 +139,7 @@ def test_what_cannot_be_retried_is_refused_before_anything_is_asked(tmp_path, ca
             assert call(more[0], recipe, *kept, *more[1:]) == EXIT_USAGE
         assert stats(url)["total"] == 0
     assert not (tmp_path / "run").exists()
-    assert "no request that failed for good by 'timeout'" in capsys.readouterr().err
+    assert "no request that failed by 'timeout'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -82,6 +82,6 @@ def test_the_jury_weighs_both_and_its_members_have_no_coverage(found):
         low, high = sorted((row["strict"], row["lax"]))
         assert low <= row["jury"].value <= high
     assert [row["coverage"] for row in lines(tables["jury.members"])] == [None, None]
-    assert "jury.agreement" in tables
+    assert "judges.agreement" in tables
     failed = frames(folder)["reward_pairs"].filter(pl.col("status") != "ok")
     assert failed.is_empty()

@@ -1,14 +1,19 @@
 """Whatever a recipe file holds, it is loaded or refused with the file and line of every fault."""
 
+import json
 import re
 import time
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import strategies as st
 
 from orchestrator.errors import Fault, RecipeError
+from orchestrator.plugins.base import Settings
+from orchestrator.recipe import schema
 from orchestrator.recipe.load import loads
+from orchestrator.recipe.settings import Cluster
 from orchestrator.recipe.source import MAX_CHARACTERS
 from tests.conftest import ROOT
 from tests.fuzz.fuzzing import HOSTILE, JUNK, change, cut_bytes, fuzz
@@ -29,6 +34,43 @@ PATHS = (
     "~",
     ".j2",
 )
+
+
+SECTIONS: dict[tuple[str, ...], type[Settings]] = {
+    (): schema.RecipeFile,
+    ("limits",): schema.Limits,
+    ("budget",): schema.Budget,
+    ("window",): schema.Window,
+    ("resources",): schema.Resources,
+    ("statistics",): schema.StatisticsSettings,
+    ("cluster",): Cluster,
+    ("models", "one", "price"): schema.Price,
+    ("models", "one", "thinking"): schema.Thinking,
+    ("models", "one", "limits"): schema.Limits,
+}
+WRONG = (-1, 1.5, "", "0%", [1], {"a": 1}, 10**400, "n" * 300)
+# How pydantic speaks.
+FOREIGN = re.compile(r"Input|\b(String|List|Dictionary|Tuple|Value error)\b|should|instance of")
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=".".join)
+def test_a_wrong_value_is_one_fault_in_our_words(section):
+    for name in SECTIONS[section].model_fields:
+        for value in WRONG:
+            address = {"base_url": "http://127.0.0.1:1"}
+            data: dict[str, Any] = {
+                "models": {"one": address, "two": address, "judge": address},
+                "dataset": {"kind": "demo"},
+                "methods": [{"kind": "pairwise_ranking", "judges": ["judge"]}],
+            }
+            part = data
+            for key in section:
+                part[key] = part = dict(part.get(key, {}))
+            part[name] = value
+            said = [fault.message for fault in faults_of(json.dumps(data).encode())]
+            place = ".".join((*section, name))
+            assert sum(one.startswith(f"{place}: must") for one in said) <= 1, said
+            assert not [one for one in said if FOREIGN.search(one)]
 
 
 def faults_of(content: bytes) -> list[Fault]:

@@ -110,13 +110,6 @@ def test_equally_likely_tokens_say_nothing_about_temperature():
     assert checks.temperature(chat(("a", flat)), chat(("a", flat))).value == "unknown"
 
 
-def test_a_bias_is_ignored_or_shown_or_not_shown():
-    assert checks.bias(chat(ONE), chat(ONE)).value == "ignored"
-    assert checks.bias(chat(ONE), chat(("b", TOP))).value == "raw"
-    assert checks.bias(chat(ONE), chat(("b", {**TOP, "a": -100.5}))).value == "biased"
-    assert checks.bias(chat(ONE), refusal("no")).value == "unknown"
-
-
 def test_a_seed_is_honoured_or_ignored_or_not_known():
     one, other = chat(text="x"), chat(text="y")
     assert checks.seed([one, one], [other, one]).value == "honoured"
@@ -149,7 +142,6 @@ def test_no_reply_is_odd_enough_to_raise(table):
     checks.logprobs(odd, 5)
     checks.cap(odd)
     checks.temperature(odd, odd)
-    checks.bias(odd, odd)
     checks.seed([odd, odd], [odd])
     checks.label_ids(odd, [1])
     checks.mixing([odd], [odd])

@@ -25,7 +25,7 @@ def test_reference_of_seven_items():
     found = at(SEVEN)
     assert found.published.value == pytest.approx(0.42857142857142855, abs=1e-9)
     assert found.defined.value == pytest.approx(0.6, abs=1e-9)
-    assert (found.n_passed, found.n_items, found.n_undefined) == (3, 7, 2)
+    assert (found.n_passed, found.n_items) == (3, 7)
 
 
 def test_threshold_is_inclusive():

@@ -36,6 +36,18 @@ def test_a_label_that_is_not_listed_is_unknown_with_a_bound():
     assert not choice.exact
 
 
+@pytest.mark.parametrize("value", [None, math.nan])
+def test_an_unknown_number_before_a_known_one_leaves_no_bound(value):
+    # Behind all numbers it is minus infinity, as JSON writes it.
+    listed = [("A", value), ("B", -1.0), (".", -6.0)]
+    drawn = entry("A", value, listed)
+    assert isinstance(choice_from_top(chat("A", [drawn], "length"), LETTERS), Failure)
+    drawn = entry("B", -0.1, [("B", -0.1), (".", -6.0), ("A", value)])
+    choice = choice_from_top(chat("B", [drawn], "length"), LETTERS)
+    assert isinstance(choice, Choice)
+    assert choice.upper[0] == -6.0
+
+
 def test_a_missing_spelling_widens_the_bound_only():
     choice = read([("A", -0.2), (".", -6.0)], (Label("A", ("A", " A")),))
     assert isinstance(choice, Choice)

@@ -81,10 +81,12 @@ def test_an_answer_that_was_cut_keeps_its_last_token():
     assert made.finish_reason == "length"
 
 
-def test_thinking_that_did_not_end_is_no_answer():
-    outcome = replies.generation(
-        body("Hm", ", let", finish="length", stop=False), Reading(thinking_end=END)
-    )
+@pytest.mark.parametrize(
+    ("finish", "texts"),
+    [("length", ("Hm", ", let")), ("stop", ("<think>", "Hm")), ("stop", ("\n<think>", "Hm"))],
+)
+def test_thinking_that_did_not_end_is_no_answer(finish, texts):
+    outcome = replies.generation(body(*texts, finish=finish, stop=False), Reading(thinking_end=END))
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("no_answer", True)
 

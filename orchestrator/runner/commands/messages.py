@@ -1,7 +1,6 @@
 """Words to the user, paths of runs, and their results on the screen and in files."""
 
 import argparse
-import difflib
 import importlib
 import sys
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from orchestrator import numbers
 from orchestrator.disk import paths
-from orchestrator.errors import OrchestratorError, RecipeError, RunDirectoryError
+from orchestrator.errors import OrchestratorError, RecipeError, RunDirectoryError, nearest
 from orchestrator.plugins.permission import is_allowed
 from orchestrator.report import calls
 from orchestrator.report.lines import event_line
@@ -112,9 +111,8 @@ def run_path(name: str) -> Path:
             return one
     beside = {str(one.parent) for one in path.parent.glob("*/store.sqlite")}
     known = {*beside, *(one.parent.name for one in _RUNS.glob("*/store.sqlite"))}
-    near = difflib.get_close_matches(name, sorted(known), n=1)
-    advice = f"did you mean {near[0]!r}?" if near else "list runs with: orchestrator runs"
-    raise RunDirectoryError(f"no run found at {name}; {advice}")
+    advice = nearest(name, sorted(known), "") or "; list runs with: orchestrator runs"
+    raise RunDirectoryError(f"no run found at {name}{advice}")
 
 
 def say_of(run: Path, lines: Iterable[str]) -> None:

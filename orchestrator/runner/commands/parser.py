@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from orchestrator.disk.files import few_files
 from orchestrator.disk.paths import RUNS, STORE_NAME
+from orchestrator.errors import nearest
 
 LISTED: Final = (
     "methods", "analyses", "statistics", "backends", "datasets", "plugins", "recipes", "weights",
@@ -81,8 +82,7 @@ class Parser(argparse.ArgumentParser):
             if old in _MOVED:
                 self.exit(2, f"orchestrator {old} is now: orchestrator {_MOVED[old]}\n")
         what = f"unknown {str(action.metavar).lower()}" if is_command else "invalid choice:"
-        near = _nearest(str(value), choices)
-        hint = f"; did you mean {near!r}?" if near else f" (choose from {', '.join(choices)})"
+        hint = nearest(str(value), choices, "") or f" (choose from {', '.join(choices)})"
         raise argparse.ArgumentError(None if is_command else action, f"{what} {value!r}{hint}")
 
     def _hint(self, arguments: Iterable[str]) -> str:
@@ -94,16 +94,9 @@ class Parser(argparse.ArgumentParser):
             name = argument.partition("=")[0]
             if not name.startswith("--") or any(one.startswith(name) for one in known):
                 continue
-            if near := _nearest(name, known):
-                return f"unrecognized arguments: {argument}; did you mean {near!r}?"
+            if near := nearest(name, known, ""):
+                return f"unrecognized arguments: {argument}{near}"
         return ""
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    # Only a wrong command needs it, and `--help` loads nothing that it does not need.
-    difflib = importlib.import_module("difflib")
-    found: list[str] = difflib.get_close_matches(name, list(known), n=1)
-    return found[0] if found else ""
 
 
 # -- values of options -----------------------------------------------------------------------------
@@ -263,7 +256,7 @@ def open_streams() -> None:
 
 def said_by_system(error: OSError) -> str:
     """Return what the system says about a file or a connection, with a limit that was met."""
-    where = "" if error.filename is None else f"{error.filename}: "
+    where = "" if error.filename is None else f"{str(error.filename)[:200]}: "
     limit = ""
     if error.errno == errno.EMFILE:
         limit = f"; {few_files()}"

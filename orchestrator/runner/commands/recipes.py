@@ -17,8 +17,7 @@ import yaml
 from orchestrator import plugins
 from orchestrator.backend import base_url_fault
 from orchestrator.disk.paths import expanded
-from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError, on_disk_error
-from orchestrator.recipe.faults import nearest
+from orchestrator.errors import EXIT_COMPLETE, LaunchError, UsageError, nearest, on_disk_error
 from orchestrator.recipe.load import RECIPE_SUFFIXES, available, loads
 from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
 from orchestrator.report import calls

@@ -11,13 +11,12 @@ from orchestrator.clusters import OVER, Clusters, clusters_of
 from orchestrator.columns import RowRoles
 from orchestrator.contracts.context import Source, answers_of, renamed, roles_in, there
 from orchestrator.contracts.method import is_judging
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, nearest
 from orchestrator.frames import names_of, slices_of
 from orchestrator.gates import Term
 from orchestrator.ranking.judged import ROWS_AT_ONCE, judgments, order_decisions
 from orchestrator.ranking.labelled import Selective
 from orchestrator.ranking.scores import ScoreRef, collect, ends_of, source_of
-from orchestrator.recipe.faults import nearest
 from orchestrator.runner.comparing.ratings import verdicts
 from orchestrator.runner.comparing.sides import Common, Side
 

@@ -12,9 +12,8 @@ import polars as pl
 from orchestrator.clusters import OVER, Clusters, clusters_of
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Context, Source
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, nearest
 from orchestrator.ranking.scores import Score, score
-from orchestrator.recipe.faults import nearest
 from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.tables import all_sources
 

@@ -14,8 +14,7 @@ import polars as pl
 from orchestrator import __version__, figures
 from orchestrator.columns import ITEMS, is_name
 from orchestrator.disk.paths import is_foreign
-from orchestrator.errors import UsageError
-from orchestrator.recipe.faults import nearest
+from orchestrator.errors import UsageError, nearest
 from orchestrator.report.export.files import (
     FOLDER,
     PART_ROWS,

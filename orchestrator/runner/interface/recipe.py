@@ -149,11 +149,8 @@ class Recipe:
             'pairwise_ranking'
         """
         file = find(path)
-        try:
+        with on_disk_error(f"{file}: cannot be read"):
             content = file.read_bytes()
-        except OSError as error:
-            message = f"cannot be read: {error.strerror or error}"
-            raise RecipeError([Fault(str(file), 0, message)]) from error
         found = cls.__new__(cls)
         found._rows = None  # noqa: SLF001 (its own)
         written = source.parse_bytes(content, str(file))
@@ -270,7 +267,7 @@ class Recipe:
             StoreError: If a file can't be written.
         """
         data = resolved.resolved()
-        try:
+        with on_disk_error(f"{run_dir.path / KEPT} cannot be written", StoreError):
             if self._rows is not None:
                 path = run_dir.path.resolve() / self._rows.path.name
                 files.write(path, self._rows.path.read_bytes())
@@ -279,8 +276,6 @@ class Recipe:
                 resolved = dataclasses.replace(resolved, dataset=dataset)
                 data["dataset"] = {**dataset.resolved(), "path": path.name}
             files.write(run_dir.path / KEPT, source.dump_yaml(data).encode())
-        except OSError as error:
-            raise StoreError(f"{error.filename}: {error.strerror or error}") from error
         return resolved
 
     def __repr__(self) -> str:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.context import Context, answers_of, roles_in
 from orchestrator.disk import paths
-from orchestrator.errors import OrchestratorError, UsageError
+from orchestrator.errors import OrchestratorError, UsageError, nearest
 from orchestrator.extras import need
 from orchestrator.frames import FrameFiles
 from orchestrator.gates import Decision
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import of_frames, thresholds_of
-from orchestrator.recipe.faults import nearest
 from orchestrator.report.brief import Brief, Cost, brief
 from orchestrator.report.gate import gate_json, gate_junit, gate_markdown
 from orchestrator.report.progress import Completeness

@@ -251,22 +251,11 @@ class Probe:
         return await self._scored(listed)
 
     async def sampling(self) -> list[Finding]:
-        """Check the effects of temperature and bias."""
-        greedy = chat(self._greedy)
-        drawn = greedy.positions[0].drawn.id if greedy and greedy.positions else None
-        if greedy and greedy.token_ids:
-            drawn = greedy.token_ids[0]
-        warm, half, *biased = await _at_once(
-            self._ask(temperature=1.0, seed=1),
-            self._ask(temperature=0.5, seed=1),
-            *([] if drawn is None else [self._ask(logit_bias={str(drawn): -100})]),
+        """Check the effect of the temperature."""
+        warm, half = await _at_once(
+            self._ask(temperature=1.0, seed=1), self._ask(temperature=0.5, seed=1)
         )
-        bias = (
-            checks.bias(self._greedy, biased[0])
-            if biased
-            else unknown("bias", "no token id to put a bias on")
-        )
-        return [checks.temperature(warm, half), bias]
+        return [checks.temperature(warm, half)]
 
     async def repeatable(self) -> list[Finding]:
         """Check the effect of a seed."""

@@ -403,10 +403,9 @@ def budget_of(prepared: Prepared, store: Store) -> Budget:
     bounds = prepared.recipe.settings.budget
     unpriced = [name for name in prepared.identities if prepared.models[name].price is None]
     if bounds.money is not None and unpriced:
-        raise UsageError(
-            f"budget.money needs prices: {', '.join(unpriced)} has none; set `price` for each "
-            "model (0 if free)"
-        )
+        with prepared.recipe.at("budget", "money"):
+            what = "needs the `price` of each model (0 if free), and has none of "
+            raise UsageError(what + ", ".join(unpriced))
 
     def keep(spent: Spent) -> None:
         _keep(store, spent)

@@ -91,12 +91,14 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         if settings.limit is not None:
             dataset = dataset.limit(settings.limit)
         if recipe.shard is not None:
-            if settings.statistics.stop_when is not None:
-                raise UsageError(
-                    "statistics.stop_when decides from all items what is asked next, and a shard "
-                    "knows only its own: leave it out, or run all items at once"
-                )
-            dataset = dataset.shard(*recipe.shard, settings.seed)
+            with recipe.at("statistics", "stop_when"):
+                if settings.statistics.stop_when is not None:
+                    raise UsageError(
+                        "decides from all items what is asked next, and a shard knows only its "
+                        "own: leave it out, or run all items at once"
+                    )
+            with recipe.at("subset"):
+                dataset = dataset.shard(*recipe.shard, settings.seed)
         elif settings.subset is not None:
             dataset = dataset.subset(settings.subset, settings.seed)
         parts = parts_of(recipe, allow_code=allow_code)
@@ -115,10 +117,10 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
             dataset = dataset.shuffled(settings.seed, by_cluster=by_cluster)
         identities = {}
         for name, spec in specs.items():
-            if name in given:
-                identities[name] = given[name][1]
-            else:
-                identities[name] = model_identity(spec, allow_code=allow_code)
+            with recipe.at("models", name, "weights"):
+                identities[name] = (
+                    given[name][1] if name in given else model_identity(spec, allow_code=allow_code)
+                )
         local = local_models(parts, recipe, base, allow_code=allow_code)
         identities.update((name, identity) for name, (_, identity) in local.items())
         models = {**recipe.models, **{name: spec for name, (spec, _) in local.items()}}

@@ -20,7 +20,7 @@ import polars as pl
 from orchestrator.columns import ITEMS
 from orchestrator.disk import columnar, files
 from orchestrator.disk.paths import is_foreign
-from orchestrator.errors import StoreError
+from orchestrator.errors import StoreError, on_disk_error
 from orchestrator.frames import FrameFiles
 from orchestrator.runner.event_loop import DeferredInterrupts
 from orchestrator.runner.results.frames import (
@@ -115,7 +115,7 @@ def _give(store: Store, own: Path, directory: RunDirectory) -> None:
     if not (own / EXPORTED).exists():
         return  # there is no plan, or one without frames
     results = directory.results
-    try:
+    with on_disk_error(f"{results} cannot be written", StoreError):
         files.real_folder(results)
         with _alone(results):
             if not store.writes:
@@ -126,10 +126,6 @@ def _give(store: Store, own: Path, directory: RunDirectory) -> None:
                 with files.renaming(results / name, own=True) as part:
                     files.check_plain(own / name)
                     files.link_or_copy(own / name, part)
-    except OSError as error:
-        raise StoreError(
-            f"can't write {error.filename or results}: {error.strerror or error}"
-        ) from error
 
 
 @contextlib.contextmanager

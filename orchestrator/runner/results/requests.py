@@ -15,9 +15,8 @@ from orchestrator.ask import AnyAsk, GenerateAsk, ScoreAsk
 from orchestrator.columns import ITEMS
 from orchestrator.disk.paths import is_foreign
 from orchestrator.driver import Driver
-from orchestrator.errors import RunDirectoryError, UsageError
+from orchestrator.errors import RunDirectoryError, UsageError, nearest
 from orchestrator.frames import FrameFiles
-from orchestrator.recipe.faults import nearest
 from orchestrator.recipe.load import loads
 from orchestrator.records import Failure, Generation, Item, Message, Outcome, Scored, TopLogprobs
 from orchestrator.runner.models.identity import identity_key, open_given, server_label

@@ -64,7 +64,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 def check_retry(run: Path, cause: str) -> None:
-    """See that a run keeps failures of a cause, or any where it is "all", or has units left.
+    """See that a run has failures of a cause, or any where it is "all", or has units left.
 
     Raises:
         UsageError: If there are none; it names those that there are.
@@ -73,15 +73,15 @@ def check_retry(run: Path, cause: str) -> None:
     if (run / STORE_NAME).exists():
         with Store.open(run / STORE_NAME, read_only=True) as store:
             for failure in store.failures():
-                kept[failure.cause] += failure.n if failure.permanent else 0
+                kept[failure.cause] += failure.n
             # The command that was interrupted goes on.
             plan = store.current_plan
             is_begun = plan is not None and store.n_ended(plan) < store.n_units(plan)
     if not (is_begun or (kept.total() if cause == "all" else kept[cause])):
         there = ", ".join(f"{name} ({n:,})" for name, n in kept.most_common() if n)
         raise UsageError(
-            f"{shown(run)}: no request that failed for good by {cause!r} is there to retry; there "
-            f"are: {there or 'none of any cause'}"
+            f"{shown(run)}: no request that failed by {cause!r} is there to retry; there are: "
+            f"{there or 'none of any cause'}"
         )
 
 
