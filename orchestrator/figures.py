@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from orchestrator.statistics.results import Estimate
-from orchestrator.tables import Column, Measured, Table, cell_text, measured
+from orchestrator.tables import Column, Measured, Table, cell_text
 
 Kind = Literal["intervals", "matrix", "bars", "lines", "stacked", "grid"]
 
@@ -135,9 +134,3 @@ def points(
 def finite(value: float | None) -> float | None:
     """The value if it can be drawn."""
     return value if value is not None and math.isfinite(value) else None
-
-
-def cell(estimate: Estimate) -> Measured:
-    """A statistic as a cell without its n, which stands in the basis."""
-    found = measured(estimate)
-    return Measured(found.value, found.low, found.high, None, found.why)

@@ -210,6 +210,14 @@ def measured(estimate: Estimate) -> Measured:
     return with_interval(value, estimate.interval, int(estimate.n), estimate.undefined)
 
 
+def number_of(cell: Cell) -> float | None:
+    """The number of a cell; None where there is none."""
+    value = cell.value if isinstance(cell, Measured) else cell
+    if value is None or isinstance(value, str) or math.isnan(value):
+        return None
+    return float(value)
+
+
 def untrusted(table: Table, warnings: Mapping[str, str]) -> Table:
     """A table with the warnings about the judges that it rests on.
 

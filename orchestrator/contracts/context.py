@@ -168,6 +168,12 @@ class Context(msgspec.Struct, frozen=True):
         """A fresh generator, the same at every call: tables do not depend on their order."""
         return np.random.default_rng(self.seed)
 
+    @property
+    def own(self) -> Source:
+        """The method that the context is named after."""
+        (found,) = (one for one in self.sources if one.name == self.name)
+        return found
+
     def rows_of(self, source: Source, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The rows of another method of the recipe, with the column `cluster` beside `item`.
 

@@ -45,8 +45,7 @@ def numbered(context: Context, columns: Sequence[str] | None, **made: pl.Expr) -
     sorted, joined and counted in a fraction of the time and memory of texts. `made` are further
     columns, which are made while rows are read: of lists and texts.
     """
-    (source,) = (one for one in context.sources if one.name == context.name)
-    rows = context.categories_of(source, columns, **made)
+    rows = context.categories_of(context.own, columns, **made)
     if "item" not in rows.columns:
         return rows
     return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))
@@ -115,18 +114,26 @@ def plain_mean(values: pl.Series) -> float | None:
 
 
 def means_by_model(
-    rows: pl.DataFrame, oriented: Mapping[str, int], confidence_level: float
+    context: Context, rows: pl.DataFrame, oriented: Mapping[str, int]
 ) -> list[list[Cell]]:
-    """Return lines of model, column, sign of what is better, mean, known and undefined values."""
-    signs = {1: "+", -1: "-"}
-    lines: list[list[Cell]] = []
-    for (model,), group in groups(rows, "model"):
-        good = good_rows(group)
-        for name, better in oriented.items():
-            undefined, mean = good[name].null_count(), mean_of(good, pl.col(name), confidence_level)
-            known = len(good) - undefined
-            lines.append([model, name, signs.get(better, ""), mean, known, undefined])
-    return lines
+    """Return lines of model, column, sign of what is better, mean, known and undefined values.
+
+    The columns, of which some may not be there, are read one at a time beside the rows.
+    """
+    kept = rows.select("model", "status", *OVER)
+    lines: dict[str, list[list[Cell]]] = {}
+    for name, better in oriented.items():
+        values = context.categories_of(context.own, [name])
+        if name not in values.columns:
+            continue
+        for (model,), group in groups(kept.with_columns(values[name]), "model"):
+            good = good_rows(group)
+            mean = mean_of(good, pl.col(name), context.confidence_level)
+            undefined = good[name].null_count()
+            sign = {1: "+", -1: "-"}.get(better, "")
+            line = [model, name, sign, mean, len(good) - undefined, undefined]
+            lines.setdefault(model, []).append(line)
+    return [line for of_model in lines.values() for line in of_model]
 
 
 def share_of(rows: pl.DataFrame, flag: pl.Expr, confidence_level: float) -> Measured:

@@ -14,10 +14,11 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
+from orchestrator.clusters import CLUSTER, OVER, codes, n_distinct, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.judgment.pointwise import compare_scores, score_table
-from orchestrator.ranking.cells import numbered, numbers_of, order_words
+from orchestrator.ranking.cells import good_rows, numbered, numbers_of, order_words
+from orchestrator.ranking.scores import packed
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, davidson
 from orchestrator.statistics.means import levelled
@@ -203,8 +204,7 @@ def judged_rows(
 def preferences(rows: pl.DataFrame) -> Preferences:
     """Preferences of the rows of a pointwise or of a pairwise method."""
     if "model" in rows.columns:
-        ok = (rows["status"] == "ok").fill_null(value=False)
-        return _from_scores(rows, [rows["p"].filter(ok)])
+        return _from_scores(rows, [good_rows(rows)["p"]])
     if "traces" in rows.columns:
         rows = _with_traces(rows)
     known: list[str] = [name for name in PAIRWISE if name in rows.columns]
@@ -254,9 +254,8 @@ def decisions_of(context: Context) -> Preferences:
     Distributions are read in slices, and held as far as a pair waits for its other side.
     """
     rows = numbered(context, ("item", "model", "judge", "turn", "status"))
-    parts = context.slices_of(context.sources[0], ("status", "p"))
-    ok = pl.col("status") == "ok"
-    return _from_scores(rows, (part.filter(ok)["p"] for part in parts), as_decisions=True)
+    parts = context.slices_of(context.own, ("status", "p"))
+    return _from_scores(rows, (good_rows(part)["p"] for part in parts), as_decisions=True)
 
 
 def _from_scores(
@@ -270,8 +269,7 @@ def _from_scores(
     models = rows["model"].unique(maintain_order=True).to_list()
     keys = ["item", "turn", "judge"]
     others = [] if as_decisions else ["category", "coverage"]
-    ok = (rows["status"] == "ok").fill_null(value=False)
-    told = rows.select(*keys, *OVER, *others, "model").filter(ok).with_row_index("at")
+    told = good_rows(rows).select(*keys, *OVER, *others, "model").with_row_index("at")
     parts = [
         told.filter(pl.col("model") == a)
         .rename({"model": "model_a"})
@@ -285,7 +283,9 @@ def _from_scores(
         for a, b in combinations(models, 2)
     ]
     n_pairs = _n_items(rows) * len(parts)
-    pairs = pl.concat(parts) if parts else told.clear()
+    del rows
+    pairs = pl.concat(parts, rechunk=True) if parts else told.clear()
+    del told, parts
     if pairs.is_empty():
         names = (*UNIT, "category", SOFT, TIED, *POINTWISE)
         empty = pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
@@ -320,7 +320,8 @@ def _compared(
         np.maximum.at(until, side, ready)
     begin = n_done = 0
     at, held = np.zeros(0, np.int64), None
-    for part in chain.from_iterable(map(_pieces, distributions)):
+    tables = (_matrix(lists) for lists in distributions if len(lists))
+    for part in chain.from_iterable(np.array_split(one, 1 + one.size // _CELLS) for one in tables):
         end = begin + len(part)
         at = np.append(at, np.arange(begin, end))
         held = part if held is None else np.concatenate([held, part])
@@ -345,13 +346,6 @@ def _compared(
     return found
 
 
-def _pieces(lists: pl.Series) -> Iterator[Floats]:
-    """Arrays of shape (n, K) that fit into the cache of a processor."""
-    table = _matrix(lists)
-    step = max(1, _CELLS // max(1, table.shape[1]))
-    return (table[begin : begin + step] for begin in range(0, len(table), step))
-
-
 def _matrix(lists: pl.Series) -> Floats:
     """Lists of one length as an array of shape (n, length)."""
     (length,) = lists.list.len().unique().to_list() or [0]
@@ -360,7 +354,7 @@ def _matrix(lists: pl.Series) -> Floats:
 
 def _n_items(rows: pl.DataFrame, *by: str) -> int:
     """Count the items of each judge, by group, in a fraction of the memory of unique rows."""
-    return int(rows.group_by("judge", *by).agg(pl.col("item").n_unique())["item"].sum())
+    return n_distinct(packed(rows, ("judge", *by, "item")))
 
 
 SOFT_WORD: Final = "P(better)"

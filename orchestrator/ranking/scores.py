@@ -22,6 +22,7 @@ from orchestrator.ranking.cells import (
     comparisons,
     mean_of,
     numbers_of,
+    plain_mean,
     share_of,
     without_n,
 )
@@ -352,7 +353,12 @@ class ScoresSummary(Summary[MethodSettings]):
             return []
         if not source.scores.keys() <= set(rows.columns):
             rows = context.rows_of(source, (*_UNIT, *source.scores))
-        sides = _sides(rows, _checked(source.name, source.scores, rows))
+        for name in source.scores:
+            kind = rows.schema.get(name)
+            if kind is None or not _is_number(kind):
+                said = "which is no column of numbers of its rows"
+                raise PluginError(f"{source.name}: 'scores' names {name!r}, {said}")
+        sides = _sides(rows, source.scores)
         is_judged = "judge" in rows.columns and bool((rows["judge"] != "").any())
         keys = ["model", "judge"] if is_judged else ["model"]
         lines: list[list[Cell]] = []
@@ -398,18 +404,7 @@ def _ends(source: Source, column: str, rows: pl.DataFrame) -> tuple[float, float
     return ends_of(source, column)
 
 
-def _checked(name: str, columns: Iterable[str], rows: pl.DataFrame) -> list[str]:
-    found = list(columns)
-    for column in found:
-        kind = rows.schema.get(column)
-        if kind is None or not (kind.is_numeric() or kind == pl.Boolean()):
-            raise PluginError(
-                f"{name}: 'scores' names {column!r}, which is no column of numbers of its rows"
-            )
-    return found
-
-
-def _sides(rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+def _sides(rows: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
     """Return the scores as floats by model; those of failed rows and nan are null."""
     is_good = pl.col("status") == "ok"
     rows = rows.with_columns(
@@ -428,9 +423,7 @@ def _mean(
     points: pl.DataFrame, column: str, kind: pl.DataType, confidence_level: float
 ) -> Measured:
     if CLUSTER not in points.columns:
-        mean = points[column].mean()
-        value = mean if isinstance(mean, float) else None
-        return Measured(value, why="rows without an item have no interval")
+        return Measured(plain_mean(points[column]), why="rows without an item have no interval")
     # Probabilities that one of two models is better are in [0, 1], as flags are.
     if kind == pl.Boolean() or "model_a" in points.columns:
         return share_of(points, pl.col(column), confidence_level)

@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.clusters import CLUSTER, PROMPT
+from orchestrator.clusters import CLUSTER, PROMPT, codes
 from orchestrator.plugin import Cell, Context, Measured, Table, make_table, table_columns
 from orchestrator.ranking.cells import good_rows, numbered
-from orchestrator.records import Bools, Floats, IntArray, Ints
+from orchestrator.ranking.scores import packed
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.elo import Battles
 from orchestrator.statistics.means import clustered_share
@@ -22,9 +23,6 @@ from orchestrator.statistics.resampling import jackknife_sums, student_interval
 from orchestrator.tables import counted_words, measured, with_interval
 
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
-_OF_VOTES: Final = (
-    *_PAIR, "judges", "votes", "missing", "undefined", "n_truncated", "status",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,12 +43,12 @@ class Votes:
     """
 
     models: tuple[str, ...]
-    prompts: IntArray
-    first: IntArray
-    second: IntArray
-    judge: IntArray
+    prompts: Ints
+    first: Ints
+    second: Ints
+    judge: Ints
     preference: Floats
-    row: IntArray
+    row: Ints
     n_prompts: int
     n_missing: dict[str, int]
     basis: str
@@ -59,7 +57,7 @@ class Votes:
     def sums(self) -> PromptSums:
         """The votes added up by cluster and pair."""
         shape = (self.n_prompts, len(self.models))
-        return sum_by_prompt(*self._sides(), self.preference, shape=shape)
+        return sum_by_prompt(self.prompts, self.first, self.second, self.preference, shape=shape)
 
     def win_matrix(self, kept: Bools) -> Floats:
         """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
@@ -71,11 +69,7 @@ class Votes:
 
     def battles(self) -> Battles:
         """The votes as battles of a sequential rating."""
-        return Battles(*self._sides(), len(self.models), self.preference)
-
-    def _sides(self) -> tuple[Ints, Ints, Ints]:
-        whole = np.int64
-        return self.prompts.astype(whole), self.first.astype(whole), self.second.astype(whole)
+        return Battles(self.prompts, self.first, self.second, len(self.models), self.preference)
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
@@ -85,19 +79,24 @@ class Votes:
 
 
 def read_votes(context: Context) -> Votes | None:
-    """The votes in rows of `peer_votes`; None where there is none."""
-    rows = numbered(context, _OF_VOTES)
-    if rows.is_empty() or (good := good_rows(rows)).is_empty():
+    """The votes of a context's rows; None where there is none."""
+    n_failed = len(context.rows) - len(good_rows(context.rows))
+    if n_failed == len(context.rows):
         return None
-    n_failed = len(rows) - len(good)
-    del rows
-    # In which order units ended must not show in an Elo rating or a resample.
-    good = good.sort(_PAIR).with_row_index("row")
+    good = pairs_of(context, "undefined", "n_truncated", "missing")
     # Answers left out are counted once an item and turn.
-    turns = good.unique(["item", "turn"])
+    turns = good.filter(pl.struct("item", "turn").rle_id().is_first_distinct())
     missing = turns["missing"].explode().drop_nulls().cast(pl.String)
-    named = pl.concat([good["model_a"], good["model_b"]]).unique().cast(pl.String)
-    models = tuple(sorted({*named, *missing}))
+    models = tuple(sorted({*good["model_a"].unique(), *good["model_b"].unique(), *missing}))
+    left_out = (
+        (good["undefined"].sum(), "votes undefined"),
+        (len(missing), "answers missing"),
+        (turns["n_truncated"].sum(), "answers truncated for comparison"),
+        (n_failed, "without votes"),
+    )
+    del good, turns
+    # In which order units ended must not show in an Elo rating or a resample.
+    good = pairs_of(context, "judges", "votes").with_row_index("row")
     single = (
         good.select("row", "judges", "votes")
         .explode("judges", "votes")
@@ -106,16 +105,10 @@ def read_votes(context: Context) -> Votes | None:
     )
     if single.is_empty():
         return None
-    left_out = (
-        (good["undefined"].sum(), "votes undefined"),
-        (len(missing), "answers missing"),
-        (turns["n_truncated"].sum(), "answers truncated for comparison"),
-        (n_failed, "without votes"),
-    )
     places = single["row"]
     clusters = good[CLUSTER].gather(places)
     found = clusters.unique(maintain_order=True)
-    numbers = np.zeros(int(clusters.max()) + 1, np.int32)  # type: ignore[arg-type] # of numbers
+    numbers = np.zeros(int(clusters.max()) + 1, np.int64)  # type: ignore[arg-type] # of numbers
     numbers[found] = np.arange(len(found))
     return Votes(
         models=models,
@@ -124,7 +117,7 @@ def read_votes(context: Context) -> Votes | None:
         second=_codes(good["model_b"], models)[places],
         judge=_codes(single["judges"], models),
         preference=single["votes"].to_numpy().astype(np.float64),
-        row=places.cast(pl.Int32).to_numpy(),
+        row=places.cast(pl.Int64).to_numpy(),
         n_prompts=len(found),
         n_missing=dict(Counter(missing)),
         basis=" · ".join(
@@ -142,8 +135,30 @@ def pairs_of(context: Context, *columns: str) -> pl.DataFrame:
     return good_rows(numbered(context, (*_PAIR, "status", *columns))).sort(_PAIR)
 
 
-def _codes(column: pl.Series, names: Sequence[str]) -> IntArray:
-    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32)
+def matrix_of(
+    pairs: pl.DataFrame, models: Sequence[str], ends: Sequence[pl.Series]
+) -> tuple[Floats, Ints]:
+    """Return the mean of values of both answers of pairs, by turn of an item and model.
+
+    `ends` are of model_a and model_b. Shape (turns, M), nan where there is none; and the cluster of
+    each turn.
+    """
+    turn = codes(packed(pairs, ("item", "turn")))
+    n = int(turn.max(initial=-1)) + 1
+    sums, counts = np.zeros((2, n * len(models)))
+    for side, values in zip(("model_a", "model_b"), ends, strict=True):
+        is_known = values.is_not_null().to_numpy()
+        at = (turn * len(models) + _codes(pairs[side], models))[is_known]
+        sums += np.bincount(at, values.drop_nulls().to_numpy(), minlength=len(sums))
+        counts += np.bincount(at, minlength=len(sums))
+    clusters = np.zeros(n, np.int64)
+    clusters[turn] = codes(pairs[CLUSTER])
+    means = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
+    return means.reshape(n, len(models)), clusters
+
+
+def _codes(column: pl.Series, names: Sequence[str]) -> Ints:
+    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
 
 
 _BIAS: Final = table_columns(

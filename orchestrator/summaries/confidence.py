@@ -41,8 +41,8 @@ class ConfidenceSummary(Summary[Config]):
         if context.rows.is_empty():
             return []
         scores = Confidence(config).scores
-        rows = numbered(context, (*_READS, *scores))
-        measures = means_by_model(rows, scores, context.confidence_level)
+        rows = numbered(context, _READS)
+        measures = means_by_model(context, rows, scores)
         read: list[list[Cell]] = []
         for (model,), group in groups(rows, "model"):
             good = good_rows(group)

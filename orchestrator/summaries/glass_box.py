@@ -60,9 +60,8 @@ class GlassBoxSummary(Summary[Config]):
             bounds = bounds[:1]
         # Over the answers of one model the mean of `combo_of_model` is 0 by construction.
         wanted = [name for name in (*oriented, *bounds) if name != "combo_of_model"]
-        rows = numbered(context, (*_READS, *wanted))
-        better = {name: oriented.get(name, 0) for name in wanted if name in rows.columns}
-        features = means_by_model(rows, better, context.confidence_level)
+        rows = numbered(context, _READS)
+        features = means_by_model(context, rows, {name: oriented.get(name, 0) for name in wanted})
         read: list[list[Cell]] = []
         for (model,), group in groups(rows, "model"):
             good = good_rows(group)

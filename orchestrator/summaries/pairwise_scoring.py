@@ -15,7 +15,14 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import comparisons, groups, mean_of, plain_mean, without_n
+from orchestrator.ranking.cells import (
+    comparisons,
+    good_rows,
+    groups,
+    mean_of,
+    plain_mean,
+    without_n,
+)
 from orchestrator.ranking.preferences import estimator_table, mass, preferences
 
 _SCORES: Final = table_columns(
@@ -36,7 +43,7 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores over both orders, then estimators, for each judge."""
-        good = context.rows.filter((pl.col("status") == "ok").fill_null(value=False))
+        good = good_rows(context.rows)
         if good.is_empty():
             return []
         coverage = pl.min_horizontal("coverage_ab", "coverage_ba")

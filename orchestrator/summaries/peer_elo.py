@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import CLUSTER, OVER, codes
+from orchestrator.clusters import OVER
 from orchestrator.methods.peer_elo import Config
 from orchestrator.plugin import (
     Cell,
@@ -25,7 +25,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import groups, mean_of
+from orchestrator.ranking.cells import groups, mean_of, plain_mean
 from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import bootstrap_elo, expected_score
@@ -33,7 +33,7 @@ from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.statistics.resampling import Resampling
-from orchestrator.summaries._peer import Votes, family_tables, pairs_of, read_votes
+from orchestrator.summaries._peer import Votes, family_tables, matrix_of, pairs_of, read_votes
 from orchestrator.tables import measured
 
 # A report is made in seconds; sequential ratings of more votes take minutes.
@@ -85,12 +85,8 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
     n_votes = sums.model_counts.sum(axis=0)
     # Mean characters of an answer that was compared, by model.
     pairs = pairs_of(context, "length_a", "length_b")
-    sides = [
-        pairs.select("item", "turn", model=f"model_{side}", length=f"length_{side}")
-        for side in ("a", "b")
-    ]
-    answers = pl.concat(sides).unique(subset=["item", "turn", "model"], maintain_order=True)
-    lengths = dict(answers.group_by("model").agg(pl.col("length").mean()).iter_rows())
+    lengths, _ = matrix_of(pairs, votes.models, [pairs["length_a"], pairs["length_b"]])
+    del pairs
     rows: list[list[Cell]] = []
     for i in order:
         low, high = int(rated.rank_low[i]), int(rated.rank_high[i])
@@ -105,7 +101,7 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
                 ),
                 int(n_votes[i]),
                 votes.n_missing.get(votes.models[i], 0),
-                lengths.get(votes.models[i]),
+                plain_mean(pl.Series(lengths[:, i]).drop_nans()),
             ]
         )
     notes = [
@@ -199,12 +195,18 @@ def _length(context: Context, votes: Votes) -> Table:
     for_longer = np.where(longer > 0, votes.preference, 1.0 - votes.preference)
     apart = longer != 0
     share = clustered_share(*votes.by_prompt(for_longer, apart), context.confidence_level)
-    points = _won_by_answer(pairs)
-    prompts = codes(points[CLUSTER])
+    # An answer's share of the votes, and its length over the mean of those that were voted on.
+    voted = pairs.filter(pl.col("prefer_a").is_not_null())
+    won, clusters = matrix_of(voted, votes.models, [voted["prefer_a"], 1.0 - voted["prefer_a"]])
+    lengths, _ = matrix_of(voted, votes.models, [voted["length_a"], voted["length_b"]])
+    del pairs, voted
+    mean = np.nansum(lengths, axis=1) / np.maximum(np.isfinite(lengths).sum(axis=1), 1)
+    relative = lengths / np.where(mean > 0.0, mean, np.nan)[:, None]
+    is_there = np.isfinite(won)
     found = correlate(
-        points["won"].to_numpy().astype(np.float64),
-        points["relative"].to_numpy().astype(np.float64),
-        prompts,
+        won[is_there],
+        relative[is_there],
+        np.repeat(clusters, is_there.sum(axis=1)),
         confidence_level=context.confidence_level,
     )
     rows: list[list[Cell]] = [
@@ -219,26 +221,6 @@ def _length(context: Context, votes: Votes) -> Table:
     ]
     title = "Votes and length"
     return make_table("peer_elo.length", title, _LENGTH, rows, basis=votes.basis, notes=notes)
-
-
-def _won_by_answer(pairs: pl.DataFrame) -> pl.DataFrame:
-    """One row an answer: the share of votes it won, and its length over the item's mean."""
-    defined = pairs.filter(pl.col("prefer_a").is_not_null())
-    sides = [
-        defined.select(
-            "item",
-            *OVER,
-            "turn",
-            model=f"model_{side}",
-            length=f"length_{side}",
-            won=pl.col("prefer_a") if side == "a" else 1.0 - pl.col("prefer_a"),
-        )
-        for side in ("a", "b")
-    ]
-    table = pl.concat(sides).group_by("item", *OVER, "turn", "model", maintain_order=True)
-    answers = table.agg(pl.col("won").mean(), pl.col("length").first())
-    mean = pl.col("length").mean().over("item", "turn")
-    return answers.with_columns(relative=pl.when(mean > 0).then(pl.col("length") / mean))
 
 
 def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: float | None) -> Table:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator import numbers
-from orchestrator.figures import cell, finite, key
+from orchestrator.figures import finite, key
 from orchestrator.methods.probdiff import Config
 from orchestrator.plugin import (
     Cell,
@@ -126,7 +126,7 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
     for (model,), part in groups(rows, "model"):
         d = part["d"].fill_null(np.nan).to_numpy()
         for one in confidence(d, prompts_of(part), deltas.tolist(), level):
-            shown = cell(one.published)
+            shown = _published(one)
             lines.append([str(model), one.delta, shown])
             share = numbers.maybe(shown.value, numbers.percent)
             drawn.append(

@@ -14,6 +14,7 @@ from orchestrator.methods.rubric import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
 from orchestrator.ranking.cells import (
     comparisons,
+    good_rows,
     groups,
     mean_of,
     numbered,
@@ -126,7 +127,7 @@ def _read_of_checklist(begin: int) -> dict[str, pl.Expr]:
 def _scores(rows: pl.DataFrame, context: Context) -> Table:
     lines: list[list[Cell]] = []
     for (judge, model), group in groups(rows, "judge", "model"):
-        good = group.filter(pl.col("status") == "ok")
+        good = good_rows(group)
         mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level, _ENDS))
         spreads = [plain_mean(good[name]) for name in ("std", "std_high")]
         n_failed = len(group) - len(good)
@@ -139,7 +140,7 @@ def _scores(rows: pl.DataFrame, context: Context) -> Table:
         "independent within a reply; s.d. at most: whatever their dependence is",
         "failed: also answers of which a criterion has no verdict: they have no score",
     ]
-    good = rows.filter(pl.col("status") == "ok")
+    good = good_rows(rows)
     return make_table(
         "rubric.scores",
         "Scores by the rubric, 0 to 100",

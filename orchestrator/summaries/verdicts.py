@@ -57,7 +57,7 @@ class VerdictsSummary(Summary[HarnessSettings]):
 
     def summarise(self, context: Context) -> list[Table]:
         """Return ratings, or wins and pairs."""
-        title, notes = _TITLES.get(kind_of(context), (context.name, ()))
+        title, notes = _TITLES.get(context.own.kind, (context.name, ()))
         tables = winner_tables if self.config.pairwise else rating_tables
         return [
             msgspec.structs.replace(table, notes=(*notes, *table.notes))
@@ -109,7 +109,7 @@ def _ratings(context: Context, title: str, digits: int) -> Table:
         )
     lines.sort(key=lambda line: _value(line[_BEST_FIRST]), reverse=True)
     return make_table(
-        f"{kind_of(context)}.ratings",
+        f"{context.own.kind}.ratings",
         f"{title}: ratings",
         columns,
         lines,
@@ -138,7 +138,7 @@ def _categories(context: Context, title: str, good: pl.DataFrame, digits: int) -
         Column("rating", "number", digits),
     )
     return make_table(
-        f"{kind_of(context)}.categories", f"{title}: ratings by category", columns, lines
+        f"{context.own.kind}.categories", f"{title}: ratings by category", columns, lines
     )
 
 
@@ -179,7 +179,7 @@ def _models(context: Context, title: str) -> Table:
         )
     lines.sort(key=lambda line: _value(line[_BEST_FIRST]), reverse=True)
     return make_table(
-        f"{kind_of(context)}.wins",
+        f"{context.own.kind}.wins",
         f"{title}: wins over all opponents",
         columns,
         lines,
@@ -217,7 +217,7 @@ def _pairs(context: Context, title: str, good: pl.DataFrame) -> Table:
         "model | against | judge | wins: percent | ties: percent | losses: percent",
         "orders agree: percent | first in both: percent | verdicts: count",
     )
-    return make_table(f"{kind_of(context)}.pairs", f"{title}: pairs of models", columns, lines)
+    return make_table(f"{context.own.kind}.pairs", f"{title}: pairs of models", columns, lines)
 
 
 def _side(rows: pl.DataFrame, side: str) -> pl.DataFrame:
@@ -239,11 +239,6 @@ def _side(rows: pl.DataFrame, side: str) -> pl.DataFrame:
         credit=pl.when(known).then(pl.when(tie).then(0.5).otherwise(won.cast(pl.Float64))),
         preferred=pl.col("prefer_a") if side == "a" else 1.0 - pl.col("prefer_a"),
     )
-
-
-def kind_of(context: Context) -> str:
-    """The method's kind, as it begins the keys of its tables."""
-    return context.sources[0].kind
 
 
 def _value(cell: Cell) -> float:

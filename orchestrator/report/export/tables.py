@@ -1,6 +1,5 @@
 """Tables of several runs as one; as frames, and as HTML pages that load and run nothing."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, product
 from statistics import mean
@@ -12,7 +11,17 @@ import polars as pl
 from orchestrator import numbers
 from orchestrator.errors import UsageError, nearest
 from orchestrator.report.html.shell import MAX_CHARACTERS, grid, template
-from orchestrator.tables import GROUP, Cell, Column, Form, Measured, Table, cell_text, make_table
+from orchestrator.tables import (
+    GROUP,
+    Cell,
+    Column,
+    Form,
+    Measured,
+    Table,
+    cell_text,
+    make_table,
+    number_of,
+)
 
 _FIELDS: Final[dict[str, pl.DataType]] = {
     "low": pl.Float64(),
@@ -86,11 +95,11 @@ def _wide(
         name = f"{group}{GROUP}{column.name}" if len(values) > 1 else group
         wide.append(msgspec.structs.replace(column, name=name))
         for line, parts in zip(lines, found.values(), strict=True):
-            line.append(_value(parts.get(group, {}).get(column.name)))
+            line.append(number_of(parts.get(group, {}).get(column.name)))
     if average and values:
         wide.append(msgspec.structs.replace(values[0], name="Average"))
         for names, line in zip(found, lines, strict=True):
-            of = [_value(cell) for cell in line[len(names) :: len(values)]]
+            of = [number_of(cell) for cell in line[len(names) :: len(values)]]
             known = [value for value in of if value is not None]
             line.append(mean(known) if len(known) == len(of) else None)
     return wide, lines
@@ -144,7 +153,7 @@ def _split(column: Column, cells: Sequence[Cell]) -> Iterator[tuple[str, pl.Seri
     if column.form == "text" or words:
         yield column.name, pl.Series([_as_text(cell) for cell in cells], dtype=pl.String)
         return
-    values = [_value(cell) for cell in cells]
+    values = [number_of(cell) for cell in cells]
     if column.form == "count" and all(value is None or value.is_integer() for value in values):
         counts = [None if value is None else int(value) for value in values]
         yield column.name, pl.Series(counts, dtype=pl.Int64)
@@ -156,13 +165,6 @@ def _split(column: Column, cells: Sequence[Cell]) -> Iterator[tuple[str, pl.Seri
         known = [None if value == "" else value for value in found]
         if any(value is not None for value in known):
             yield f"{column.name}.{field}", pl.Series(known, dtype=dtype)
-
-
-def _value(cell: Cell) -> float | None:
-    value = cell.value if isinstance(cell, Measured) else cell
-    if value is None or isinstance(value, str) or math.isnan(value):
-        return None
-    return float(value)
 
 
 def _as_text(cell: Cell) -> str | None:

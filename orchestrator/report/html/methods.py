@@ -18,7 +18,6 @@ from orchestrator.ranking.scores import Aligned, align, basis_of
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, key, made_safe, name
 from orchestrator.tables import (
-    Cell,
     Column,
     Curves,
     Measured,
@@ -26,6 +25,7 @@ from orchestrator.tables import (
     cell_text,
     make_table,
     measured,
+    number_of,
 )
 
 Floats = NDArray[np.float64]
@@ -44,11 +44,11 @@ def _drawn(table: Table, curves: Curves) -> Figure | None:
     at = {column.name: place for place, column in enumerate(table.columns)}
     shown: list[dict[str, Any]] = []
     for row in table.rows:
-        x = _value(row[at[curves.x]])
+        x = figures.finite(number_of(row[at[curves.x]]))
         who = str(row[at[curves.each]]) if curves.each else ""
         for column in curves.y:
             cell = row[at[column]]
-            value = _value(cell)
+            value = figures.finite(number_of(cell))
             if x is None or value is None:
                 continue
             # The unit stands at the axis.
@@ -79,11 +79,6 @@ def _drawn(table: Table, curves: Curves) -> Figure | None:
     title = f"{table.title} ({table.source})" if table.source else table.title
     key = figures.key("curves", table.source, table.key)
     return figures.made_safe(Figure(key, title, table.basis, says, table, picture))
-
-
-def _value(cell: Cell) -> float | None:
-    value = cell.value if isinstance(cell, Measured) else cell
-    return figures.finite(float(value)) if isinstance(value, int | float) else None
 
 
 def drawing_summary(source: Source) -> type[Summary[Settings]] | None:
