@@ -155,4 +155,4 @@ def test_the_search_puts_how_to_pages_before_decisions_and_changes(browser):  # 
 def test_the_docs_stay_short():
     # 8,994 lines on 2026-11-28: what is added is saved where it says a thing twice.
     pages = (ROOT / "docs").rglob("*.md")
-    assert sum(len(page.read_text(encoding="utf-8").splitlines()) for page in pages) <= 9_050
+    assert sum(len(page.read_text(encoding="utf-8").splitlines()) for page in pages) <= 9_000
