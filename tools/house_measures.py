@@ -32,9 +32,9 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_078,
     "functions with `Any` in the signature": 223,
-    "lines": 102_217,
+    "lines": 102_213,
     "files": 423,
-    "distinct names": 3_994,
+    "distinct names": 3_993,
     "value classes": 533,
     "fields of value classes": 2_534,
     "pairs of value classes that share 60 % of their fields": 22,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.errors import OrchestratorError, UsageError
+from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.display import Display, Kind, make_display
 from orchestrator.report.progress import Progress
 from orchestrator.runner.event_loop import (
@@ -194,6 +194,8 @@ def _in_directory(
         path, check_owned = directory.store_path, directory.check_owned
         store = stack.enter_context(Store.open(path, check_owned=check_owned))
         for line in missing_notes(store, directory, directory.last_outcome):
+            if not store.last_outcome:  # All would be paid for again, and nobody has asked for it.
+                raise RunDirectoryError(f"{store.path}: {line}; to do so, start again with --fresh")
             shown.note(line)
 
         opened = open_plan(prepared, directory, store)

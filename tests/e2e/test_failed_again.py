@@ -130,6 +130,23 @@ def test_to_name_the_cause_of_transient_failures_is_no_error(tmp_path, capsys, c
         assert call("run", recipe, *kept, "--retry", cause) == EXIT_COMPLETE
 
 
+@pytest.mark.parametrize("content", [None, b""])
+def test_a_run_whose_store_is_lost_is_not_paid_for_again_unasked(tmp_path, capsys, content):
+    with fake_server() as url:
+        recipe = write_recipe(tmp_path / "r.json", url, n=1)
+        kept = ("--run-dir", tmp_path / "run", "--display", "none")
+        assert call("run", recipe, *kept) == EXIT_COMPLETE
+        total, lost = stats(url)["total"], tmp_path / "run" / STORE_NAME
+        lost.unlink()
+        if content is not None:
+            lost.write_bytes(content)
+        for _ in range(2):
+            assert call("run", recipe, *kept) == EXIT_USAGE
+            assert "start again with --fresh" in capsys.readouterr().err
+        assert stats(url)["total"] == total
+        assert call("run", recipe, *kept, "--fresh") == EXIT_COMPLETE
+
+
 def test_what_cannot_be_retried_is_refused_before_anything_is_asked(tmp_path, capsys):
     with fake_server() as url:
         recipe = write_recipe(tmp_path / "r.json", url, n=1)

@@ -173,6 +173,7 @@ def _one_list(alternatives: str) -> bytes:
         '{"token":"a","logprob":-1.5.5,"bytes":[]}',
         '{"token":"a","logprob":- 1.5,"bytes":[]}',
         '{"token":7,"logprob":-1.5,"bytes":[]}',
+        '{"token":"a\nb","logprob":-1.5,"bytes":[]}',
         "",
     ],
 )

@@ -257,9 +257,7 @@ def open_streams() -> None:
 def said_by_system(error: OSError) -> str:
     """Return what the system says about a file or a connection, with a limit that was met."""
     where = "" if error.filename is None else f"{str(error.filename)[:200]}: "
-    limit = ""
-    if error.errno == errno.EMFILE:
-        limit = f"; {few_files()}"
+    limit = f"; {few_files()}" if error.errno == errno.EMFILE else ""
     return f"{where}{error.strerror or error}{limit}"
 
 

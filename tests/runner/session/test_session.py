@@ -196,12 +196,15 @@ async def test_no_more_requests_are_sent_than_the_budget_allows():
     assert "budget.requests" in session.stopping
 
 
-async def test_stopping_records_what_is_in_flight_and_sends_nothing_more():
-    servers = {"a": Server()}
+@pytest.mark.parametrize("disk_is_behind_at", [0.13, 1.0])
+async def test_stopping_records_what_is_in_flight_and_sends_nothing_more(disk_is_behind_at):
+    servers = {"a": Server(latency_s=0.12)}
     _, parts, session = make(servers)
-    asyncio.get_running_loop().call_later(0.25, session.stop, "interrupted")
+    loop = asyncio.get_running_loop()
+    loop.call_later(disk_is_behind_at, setattr, parts.store, "pending_bytes", 10**12)
+    loop.call_later(0.35, session.stop, "interrupted")
     await session.run()
-    assert servers["a"].n_asked == len(parts.store.outcomes) == 24
+    assert servers["a"].n_asked == len(parts.store.outcomes) == len(parts.store.units) == 24
 
 
 async def test_a_permanent_failure_is_an_outcome():
