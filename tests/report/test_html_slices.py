@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.contracts import context
 from orchestrator.frames import FrameFiles
-from orchestrator.ranking import scores
-from orchestrator.report.html import basis, examples, judgments, page
+from orchestrator.report.html import basis, examples, page
 from orchestrator.report.html.figures import Material
 from orchestrator.runner.results.tables import all_sources
 from tests.crossed import LONG
@@ -57,8 +56,7 @@ def test_no_frame_is_read_whole_and_the_page_says_the_same(files, whole):
 
 @pytest.mark.parametrize("n_rows", [7, pytest.param(40, marks=LONG)])
 def test_slices_of_any_length_say_the_same(files, whole, monkeypatch, n_rows):
-    for module in (scores, examples, judgments):
-        monkeypatch.setattr(module, "ROWS_AT_ONCE", n_rows)
+    monkeypatch.setattr(context, "ROWS_AT_ONCE", n_rows)
     assert said(files) == whole
 
 

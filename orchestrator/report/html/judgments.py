@@ -42,7 +42,7 @@ def _add(sums: Sums, column: pl.Series) -> None:
         sums[length] = np.vstack([sums.get(length, np.zeros(length + 1)), rows]).sum(axis=0)
 
 
-def _longest(sums: Sums) -> tuple[Floats, int]:
+def _sum(sums: Sums) -> tuple[Floats, int]:
     """Return the sum of the lists of the greatest length, and their number."""
     *found, n = sums[max(sums)] if sums else (0.0,)
     return np.array(found), int(n)
@@ -91,7 +91,7 @@ def of_verdicts(material: Material) -> list[Figure]:
                 x, y = (both[name].to_numpy() for name in _ORDER_COLUMNS)
                 counts[of] = counts.get(of, 0.0) + np.histogram2d(x, y, bins=(_EDGES, _EDGES))[0]
         for of, orders in means.items():
-            found += _verdicts(*of, *map(_longest, orders))
+            found += _verdicts(*of, *map(_sum, orders))
             if of in counts and counts[of].any():
                 found.append(_orders(*of, counts[of]))
     return found
@@ -181,7 +181,7 @@ def _scores(method: str, judge: str, of: dict[str, Sums], low: int) -> list[Figu
     drawn: list[dict[str, Any]] = []
     n_read = 0
     for model, sums in of.items():
-        found, n = _longest(sums)
+        found, n = _sum(sums)
         n_read += n
         for index, p in enumerate((found / n).tolist() if n else ()):
             label = str(low + index)
