@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_078,
     "functions with `Any` in the signature": 223,
-    "lines": 102_213,
+    "lines": 102_201,
     "files": 423,
     "distinct names": 3_993,
     "value classes": 533,
