@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from orchestrator.frames import columns_of
+from orchestrator.columns import ITEMS
+from orchestrator.frames import columns_of, lazy_of, names_of
 from orchestrator.statistics.multiple import connected
 from orchestrator.tables import counted_words
 
@@ -104,7 +105,15 @@ class Clusters:
 
 def clusters_of(frames: Mapping[str, pl.DataFrame]) -> Clusters:
     """The clusters as the frame of the items has them; runs of older versions have none."""
-    return Clusters(columns_of(frames, "items", _COLUMNS)) if "items" in frames else Clusters()
+    found, names = Clusters(), names_of(frames, ITEMS)
+    if _ITEM in names:
+        # Of most runs every item stands alone, and their keys need not be read.
+        is_named = [pl.col(one).is_not_null().any() for one in (CLUSTER, _SAME) if one in names]
+        n, *named = lazy_of(frames, ITEMS).select(pl.len(), *is_named).collect().row(0)
+        if any(named):
+            return Clusters(columns_of(frames, ITEMS, _COLUMNS))
+        found.n = found.n_prompts = n
+    return found
 
 
 def codes(column: pl.Series) -> NDArray[np.int64]:

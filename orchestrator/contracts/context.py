@@ -79,14 +79,17 @@ def answer_frames(frames: Frames) -> dict[str, dict[str, str]]:
     }
 
 
-def answers_of(frames: Frames, wanted: Sequence[str]) -> pl.DataFrame:
-    """Return those of the wanted columns that the run's answers have."""
+def answers_of(
+    frames: Frames, wanted: Sequence[str], *, as_categories: bool = False
+) -> pl.DataFrame:
+    """Return those of the wanted columns that the run's answers have; texts as categories if so."""
     parts = []
     for frame, named in answer_frames(frames).items():
         columns = {name: named.get(name, name) for name in wanted}
-        rows = columns_of(frames, frame, list(columns.values()))
-        if rows.width:
-            parts.append(renamed(rows, columns))
+        if has := [one for one in columns.values() if one in names_of(frames, frame)]:
+            query = lazy_of(frames, frame).select(has)
+            query = query.with_columns(CATEGORIES) if as_categories else query
+            parts.append(renamed(query.collect(engine="streaming"), columns))
     if len(parts) < 2:
         return parts[0] if parts else pl.DataFrame()
     return pl.concat(parts, how="diagonal")

@@ -115,7 +115,7 @@ def judged(
         UsageError: If it is known of no pair of a method who is better.
     """
     for source in sources:
-        rows = judged_rows(context, source)
+        rows = judged_rows(context, source, as_categories=True)
         if rows.is_empty():
             continue
         found = preferences(rows)
@@ -186,7 +186,8 @@ def truths(context: Context, winner: Winner, pairs: pl.DataFrame, source: str) -
 
 
 def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
-    answers = answers_of(context.frames, ("method", "item", "turn", "model", "exact_match"))
+    wanted = ("method", "item", "turn", "model", "exact_match")
+    answers = answers_of(context.frames, wanted, as_categories=True)
     if answers.is_empty() or "exact_match" not in answers.columns:
         raise UsageError(f"{context.name}: this run has no answers to compare with a reference")
     right = (

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from orchestrator.columns import ITEMS
 from orchestrator.disk.paths import shown
-from orchestrator.frames import columns_of, lazy_of
+from orchestrator.frames import counted_by, lazy_of, names_of
 from orchestrator.report.html import basis, judgments, methods, ranked
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, Material
@@ -229,8 +229,9 @@ def is_empty(material: Material) -> bool:
 
 def _behind(material: Material) -> dict[str, object]:
     """Return what `ways.js` needs of a run, with its folder as it is typed."""
-    items = columns_of(material.frames, ITEMS, ("category",))
-    found = items["category"].drop_nulls().unique().sort().to_list() if items.width else []
+    is_there = "category" in names_of(material.frames, ITEMS)
+    rows = counted_by(material.frames, ITEMS, ["category"]) if is_there else ()
+    found = sorted({row["category"] for row in rows} - {None})
     # Of each method that compares pairs; the viewer has more.
     keys = ["failed", "cut"]
     keys += [f"{one.source}.{name}" for one in material.rankings for name in ("flips", "gap")]

@@ -15,7 +15,7 @@ from orchestrator.errors import UsageError, nearest
 from orchestrator.gates import Term
 from orchestrator.ranking.judged import judgments, order_decisions
 from orchestrator.ranking.labelled import Selective
-from orchestrator.ranking.scores import ScoreRef, collect, ends_of, source_of
+from orchestrator.ranking.scores import ends_of, score, source_of
 from orchestrator.runner.comparing.ratings import verdicts
 from orchestrator.runner.comparing.sides import Common, Side
 
@@ -93,13 +93,13 @@ def scored(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
         UsageError: If there is no such score, or several and the term names none.
     """
     source, column = _scored(side, term)
-    (score,) = collect(side.context, [ScoreRef(method=source.name, column=column)])
+    found = score(side.context, source, column, as_categories=True)
     chosen = pl.col("model") == term.names[0].name
     if judge := term.option("judge"):
         chosen &= pl.col("judge") == judge
-    points = score.points.filter(chosen).drop_nulls("value")
+    points = found.points.filter(chosen).drop_nulls("value")
     points = points.select("item", "value", "opponent", "judge")
-    return clusters.of(points)
+    return clusters.of(points.with_columns(pl.col(pl.Categorical).cast(pl.String)))
 
 
 def _scored(side: Side, term: Term) -> tuple[Source, str]:
@@ -125,11 +125,13 @@ def _scored(side: Side, term: Term) -> tuple[Source, str]:
 
 def matched(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
     """Return whether each answer of a model equals the reference, as 1 or 0."""
-    rows = answers_of(side.result.frames, ("item", "model", "exact_match"))
+    wanted = ("item", "model", "exact_match")
+    rows = answers_of(side.result.frames, wanted, as_categories=True)
     if "exact_match" not in rows.columns:
         return clusters.of(pl.DataFrame(schema=_SHAPE))
     own = rows.filter(pl.col("model") == term.names[0].name).drop_nulls("exact_match")
-    return clusters.of(own.select("item", value=pl.col("exact_match").cast(pl.Float64)))
+    value = pl.col("exact_match").cast(pl.Float64)
+    return clusters.of(own.select(pl.col("item").cast(pl.String), value=value))
 
 
 def covered(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:

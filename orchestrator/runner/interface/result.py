@@ -226,7 +226,7 @@ class Result:
     @cached_property
     def exact_match(self) -> dict[str, float | None]:
         """Share of answers equal to the reference, by model; None where no item has one."""
-        answers = answers_of(self.frames, ("model", "exact_match"))
+        answers = answers_of(self.frames, ("model", "exact_match"), as_categories=True)
         if answers.is_empty() or "exact_match" not in answers.columns:
             return {}
         shares = answers.group_by("model", maintain_order=True).mean()

@@ -307,14 +307,13 @@ def notes_on_frame(items: "pl.LazyFrame", settings: Mapping[str, Any]) -> list[s
 
     Only the texts that are looked at are read.
     """
-    about = items.select("cluster", "same_as").collect()
+    counts = items.select("item", "cluster", "same_as").count().collect(engine="streaming")
+    n_items, n_named, n_copies = counts.row(0)
     fields = (settings.get("dataset") or {}).get("fields")
     found = None
-    if _is_open(fields) and about["cluster"].is_null().all():
-        first = about["same_as"].is_null()
-        n_copies = len(about) - about["same_as"].null_count()
-        rows = items.select(_TEXTS).head(MOST_ITEMS + n_copies).collect()
-        rows = rows.filter(first.head(len(rows))).head(MOST_ITEMS)
+    if _is_open(fields) and not n_named:
+        rows = items.select(*_TEXTS, "same_as").head(MOST_ITEMS + n_copies).collect()
+        rows = rows.filter(rows["same_as"].is_null()).select(_TEXTS).head(MOST_ITEMS)
         found = near_copies(
             (
                 key,
@@ -322,7 +321,7 @@ def notes_on_frame(items: "pl.LazyFrame", settings: Mapping[str, Any]) -> list[s
             )
             for key, prompt, messages in rows.iter_rows()
         )
-    return _said(len(about), about["same_as"].null_count(), found)
+    return _said(n_items, n_items - n_copies, found)
 
 
 def check_stopping(recipe: Recipe, dataset: Dataset) -> None:

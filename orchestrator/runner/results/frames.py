@@ -163,8 +163,8 @@ def failed_units(frames: FrameFiles) -> int:
             continue
         of_unit = [column for column in _OF_UNIT if column in names] or ["status"]
         rows = frames.scan(name).filter(pl.col("status") != "ok").select(of_unit)
-        failed = rows.collect(engine="streaming")
-        n_failed += len(failed) if of_unit == ["status"] else failed.n_unique()
+        failed = rows if of_unit == ["status"] else rows.unique()
+        n_failed += failed.select(pl.len()).collect(engine="streaming").item()
     return n_failed
 
 
