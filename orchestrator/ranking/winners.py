@@ -17,7 +17,7 @@ from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import Winner
 from orchestrator.dataset.labels import read_labels
 from orchestrator.errors import UsageError
-from orchestrator.frames import columns_of
+from orchestrator.frames import CATEGORIES, columns_of
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.preferences import SOFT, UNIT, Preferences, judged_rows, preferences
 from orchestrator.ranking.scores import source_of
@@ -109,13 +109,13 @@ def judged(
 ) -> Iterator[Judged]:
     """Yield each judge of each method, held to `winner`; without one nothing is known.
 
-    Only the given columns of its pairs are kept, all where none is given.
+    Only the given columns of its pairs are kept, with texts as categories; all where none is given.
 
     Raises:
         UsageError: If it is known of no pair of a method who is better.
     """
     for source in sources:
-        rows = judged_rows(context, source, as_categories=True)
+        rows = judged_rows(context, source, as_categories=bool(columns))
         if rows.is_empty():
             continue
         found = preferences(rows)
@@ -195,7 +195,7 @@ def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
         .select("item", "turn", "model", right=pl.col("exact_match").cast(pl.Float64))
         .unique(["item", "turn", "model"], maintain_order=True)
     )
-    joined = pairs.select("item", "turn", "model_a", "model_b")
+    joined = pairs.select("item", "turn", "model_a", "model_b").with_columns(CATEGORIES)
     for side in ("a", "b"):
         one = right.rename({"model": f"model_{side}", "right": f"right_{side}"})
         joined = joined.join(

@@ -43,17 +43,17 @@ def ranked_method(side: Side, term: Term) -> str:
 
 def _chosen(found: list[str], term: Term, what: str, instead: str = "") -> str:
     wanted = term.option("method")
-    if wanted:
-        if wanted not in found:
-            raise UsageError(f"{term.measure}: no {what} {wanted!r}{nearest(wanted, found)}")
-        return wanted
-    if not found:
+    # A method stands for its scores.
+    fit = [one for one in found if not wanted or wanted in (one, one.partition(".")[0])]
+    if wanted and not fit:
+        raise UsageError(f"{term.measure}: no {what} {wanted!r}{nearest(wanted, found)}")
+    if not fit:
         raise UsageError(f"{term.measure}: this run has no {what}{instead and '; ' + instead}")
-    if len(found) > 1:
+    if len(fit) > 1:
         raise UsageError(
-            f"{term.measure}: there are several ({', '.join(found)}); add method={found[0]}"
+            f"{term.measure}: there are several ({', '.join(fit)}); add method={fit[0]}"
         )
-    return found[0]
+    return fit[0]
 
 
 def won(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
@@ -104,22 +104,8 @@ def scored(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
 
 def _scored(side: Side, term: Term) -> tuple[Source, str]:
     """The method and the column of the score that a term is about."""
-    wanted = term.option("method")
     names = [f"{source.name}.{name}" for source in side.context.sources for name in source.scores]
-    if wanted:
-        found = [one for one in names if wanted in (one, one.partition(".")[0])]
-        if not found:
-            raise UsageError(f"score: no score {wanted!r}{nearest(wanted, names)}")
-    else:
-        found = names
-    if len(found) != 1:
-        several = (
-            f"there are several ({', '.join(found)}); add method={found[0]}"
-            if found
-            else ("this run has no scores")
-        )
-        raise UsageError(f"score: {several}")
-    method, _, column = found[0].partition(".")
+    method, _, column = _chosen(names, term, "score").partition(".")
     return source_of(side.context, method), column
 
 
