@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_075,
     "functions with `Any` in the signature": 223,
-    "lines": 102_121,
+    "lines": 102_120,
     "files": 417,
     "distinct names": 3_993,
     "value classes": 533,

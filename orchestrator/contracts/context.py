@@ -90,9 +90,7 @@ def answers_of(
             query = lazy_of(frames, frame).select(has)
             query = query.with_columns(CATEGORIES) if as_categories else query
             parts.append(renamed(query.collect(engine="streaming"), columns))
-    if len(parts) < 2:
-        return parts[0] if parts else pl.DataFrame()
-    return pl.concat(parts, how="diagonal")
+    return pl.concat(parts, how="diagonal") if parts else pl.DataFrame()
 
 
 def answer_slices(frames: Frames, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
