@@ -38,6 +38,7 @@ class Cost(msgspec.Struct, frozen=True):
         completion_tokens: Generated.
         hours: Time that calls ran.
         money: In the recipe's currency; None where no model has a price.
+        at_least: Whether `money` lacks tokens that a server did not say.
     """
 
     requests: int = 0
@@ -45,6 +46,7 @@ class Cost(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
     hours: float = 0.0
     money: float | None = None
+    at_least: bool = False
 
     def words(self) -> tuple[str, ...]:
         """Return the amounts in words; empty where nothing was spent."""
@@ -55,7 +57,7 @@ class Cost(msgspec.Struct, frozen=True):
             f"{_tokens(self.prompt_tokens)} in",
             f"{_tokens(self.completion_tokens)} out",
             numbers.duration(self.hours * _SECONDS_PER_HOUR),
-            *(() if self.money is None else (f"{numbers.money(self.money)} spent",)),
+            *numbers.spent(self.money, at_least=self.at_least),
         )
 
 

@@ -141,6 +141,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         paused: Whether it sends nothing until it is told to go on.
         rankings: Of the methods that compare models, as they form.
         money: Spent by all calls of this run; None where no model has a price.
+        at_least: Whether `money` lacks tokens that a server did not say.
     """
 
     run_dir: str
@@ -164,6 +165,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     rankings: tuple[RankingProgress, ...] = ()
     money: float | None = None
+    at_least: bool = False
 
     @property
     def units_left(self) -> int:

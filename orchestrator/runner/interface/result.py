@@ -7,6 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.context import Context, answers_of, roles_in
 from orchestrator.disk import paths
@@ -304,13 +306,8 @@ class Result:
             return None
         models = self.settings.get("models", {}).values()
         is_priced = any(any((one.get("price") or {}).values()) for one in models)
-        return Cost(
-            requests=spent.requests,
-            prompt_tokens=spent.prompt_tokens,
-            completion_tokens=spent.completion_tokens,
-            hours=spent.hours,
-            money=spent.money if is_priced else None,
-        )
+        cost = msgspec.convert(spent, Cost, from_attributes=True)
+        return cost if is_priced else msgspec.structs.replace(cost, money=None)
 
     def to_markdown(self) -> str:
         """Return the rankings and tables as Markdown, as `orchestrator report` writes them.

@@ -74,6 +74,7 @@ class Spent(msgspec.Struct):
         lost: What requests may have taken that were in flight when a call was killed.
         pledged: The most that may be spent until this is written again; zeros when nothing is in
             flight.
+        at_least: Whether `money` lacks tokens that a server did not say.
     """
 
     requests: int = 0
@@ -83,6 +84,7 @@ class Spent(msgspec.Struct):
     hours: float = 0.0
     lost: Most = Most()
     pledged: Most = Most()
+    at_least: bool = False
 
     @property
     def tokens(self) -> int:
@@ -113,7 +115,7 @@ def token_counts(outcome: Outcome | Failure) -> tuple[int, int]:
     Each call of a choice reads the prompt and generates one token.
     """
     match outcome:
-        case Generation():
+        case Generation() | Failure():
             return outcome.n_prompt_tokens, outcome.n_completion_tokens
         case Scored():
             return outcome.n_prompt_tokens + int(outcome.token_ids.size), 0
@@ -121,8 +123,6 @@ def token_counts(outcome: Outcome | Failure) -> tuple[int, int]:
             return outcome.n_prompt_tokens * outcome.n_requests, outcome.n_requests
         case Rewards():
             return outcome.n_prompt_tokens, 0
-        case Failure():
-            return outcome.n_prompt_tokens, outcome.n_completion_tokens
         case _:
             return 0, 0
 
@@ -158,7 +158,7 @@ class Budget:
         self._calls: dict[str, int] = {}
         self._silent: set[str] = set()
         self._stopped_by = ""
-        self._too_much: Most | None = None
+        self._too_much = Most()
 
     def admit(self, request: Request, elapsed_s: float) -> Admission:
         """Count a request and reserve what it may take at most, if it may be sent.
@@ -231,21 +231,23 @@ class Budget:
 
     def receive(self, request: Request, outcome: Outcome | Failure) -> tuple[int, int]:
         """Count the tokens of an outcome and return them: of the prompt, and generated."""
-        prompt_tokens, completion_tokens = token_counts(outcome)
-        counted = self._counted(request.ask, outcome, prompt_tokens, completion_tokens)
+        said = token_counts(outcome)
         spent, model = self.spent, request.ask.model
+        most = self._counted(request.ask, outcome, *said)
+        counted = most if self._is_reserving else said
         spent.prompt_tokens += counted[0]
         spent.completion_tokens += counted[1]
         price = self._prices.get(model)
         if price is not None:
             spent.money += price.of(*counted)
+            spent.at_least |= price.of(*counted) < price.of(*most)
         if self._is_reserving:
             if isinstance(outcome, Choice):
                 self._calls[model] = max(self._calls.get(model, 0), outcome.n_requests)
             if isinstance(outcome, Generation | Choice | Rewards):
                 added = outcome.n_prompt_tokens - _allowed(request.ask)
                 self._added[model] = max(self._added.get(model, _TEMPLATE_TOKENS), added)
-        return prompt_tokens, completion_tokens
+        return said
 
     def words(self) -> str:
         """The bound that stopped the run, with what is spent now."""
@@ -258,11 +260,12 @@ class Budget:
             case "tokens":
                 said = f"budget.tokens: {spent.tokens} of {bounds.tokens} used"
                 lost = f"{spent.lost.tokens}" if spent.lost.tokens else ""
-                more = f"take up to {self._next.tokens}"
+                more = f"take up to {self._too_much.tokens}"
             case "money":
-                said = f"budget.money: {numbers.money_of(spent.money, bounds.money or 0.0)} spent"
+                money = numbers.money_of(spent.money, bounds.money or 0.0)
+                said = f"budget.money: {'at least ' * spent.at_least}{money} spent"
                 lost = numbers.money(spent.lost.money) if spent.lost.money else ""
-                more = f"cost up to {numbers.money(self._next.money)}"
+                more = f"cost up to {numbers.money(self._too_much.money)}"
             case _:
                 return ""
         if lost:
@@ -283,10 +286,6 @@ class Budget:
         """Time that is left, in seconds; None without a bound."""
         hours = self._bounds.hours
         return None if hours is None else max(0.0, hours - self.spent.hours) * 3600.0
-
-    @property
-    def _next(self) -> Most:
-        return self._too_much or Most()
 
     def _reached(self) -> str:
         """The bound that is reached; empty while there is room."""
@@ -315,7 +314,7 @@ class Budget:
     ) -> tuple[int, int]:
         """Tokens of an outcome; as many as there can be where the server does not say."""
         is_read = not isinstance(outcome, Failure) or outcome.cause in _BILLED
-        if not is_read or not self._is_reserving:
+        if not is_read or not (self._is_reserving or ask.model in self._prices):
             return n_prompt, n_completion
         most_prompt, most_completion = self._most_tokens(ask)
         unsaid = n_prompt == 0 and most_prompt > 0
@@ -329,7 +328,7 @@ class Budget:
                 logprobs, text = outcome.logprobs, outcome.thinking + outcome.text
                 n_written = _n_bytes([text]) if logprobs is None else len(logprobs)
                 n_completion = min(most_completion, n_written)
-        if unsaid and ask.model not in self._silent:
+        if unsaid and self._is_reserving and ask.model not in self._silent:
             self._silent.add(ask.model)
             _log.warning(
                 "%s does not say how many tokens it takes: for the budget they are counted by the "
@@ -436,9 +435,9 @@ def shares(recipe: schema.Recipe, n: int, n_at_once: int) -> list[str]:
     return found
 
 
-def money_spent(prepared: Prepared, store: Store) -> float | None:
-    """Return what all calls have spent; None where no model has a price."""
-    return Budget(schema.Budget(), _spent(store), _prices(prepared)).money
+def budget_spent(prepared: Prepared, store: Store) -> Budget:
+    """Return what all calls have spent, without bounds."""
+    return Budget(schema.Budget(), _spent(store), _prices(prepared))
 
 
 def _prices(prepared: Prepared) -> dict[str, schema.Price]:
@@ -475,7 +474,7 @@ def add_spent(texts: Mapping[Path, str | None]) -> str | None:
         for part in zip(*(msgspec.structs.astuple(one.lost) for one in ended), strict=True)
     )
     sums: dict[str, Any] = {name: sum(getattr(one, name) for one in ended) for name in amounts}
-    total = Spent(**sums, lost=Most(*lost))
+    total = Spent(**sums, lost=Most(*lost), at_least=any(one.at_least for one in ended))
     return msgspec.json.encode(total).decode()
 
 
