@@ -26,6 +26,8 @@ from orchestrator.statistics.trust import Trust
 Frames = Mapping[str, pl.DataFrame]
 Named = Mapping[str, str]
 """Columns of a frame by the name that reports know them by."""
+ROWS_AT_ONCE: Final = 10_000
+"""Rows of a slice; more bring nothing and take memory, fewer are slower."""
 
 
 @cache
@@ -59,11 +61,11 @@ def renamed(rows: pl.DataFrame, columns: Named) -> pl.DataFrame:
 
 
 def role_slices(
-    frames: Frames, frame: str, columns: Named, others: Sequence[str], n_rows: int
+    frames: Frames, frame: str, columns: Named, others: Sequence[str] = ()
 ) -> Iterator[pl.DataFrame]:
     """Yield the columns of a role under the names that reports know, with others as they are."""
     wanted = list(dict.fromkeys((*others, *columns.values())))
-    for rows in slices_of(frames, frame, wanted, n_rows):
+    for rows in slices_of(frames, frame, wanted, ROWS_AT_ONCE):
         yield renamed(rows, columns)
 
 
@@ -90,14 +92,14 @@ def answers_of(frames: Frames, wanted: Sequence[str]) -> pl.DataFrame:
     return pl.concat(parts, how="diagonal")
 
 
-def answer_slices(frames: Frames, wanted: Sequence[str], n_rows: int) -> Iterator[pl.DataFrame]:
+def answer_slices(frames: Frames, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Yield those columns of the run's answers, some rows at a time: for columns of texts.
 
-    A frame that lacks a column gives nothing; `n_rows` bounds a slice.
+    A frame that lacks a column gives nothing.
     """
     for frame, named in answer_frames(frames).items():
         columns = {name: named.get(name, name) for name in wanted}
-        for rows in role_slices(frames, frame, columns, (), n_rows):
+        for rows in role_slices(frames, frame, columns):
             if set(wanted) <= set(rows.columns):
                 yield rows.select(wanted)
 
@@ -108,10 +110,6 @@ def answers_behind(answers: pl.DataFrame, source: str) -> pl.DataFrame:
     if own in answers["method"].unique().to_list():
         return answers.filter(pl.col("method") == own)
     return answers.filter(~pl.col("method").cast(pl.String).str.contains(r" \(.*\)$"))
-
-
-ROWS_AT_ONCE: Final = 10_000
-"""Rows of a slice; more bring nothing, and with texts they take memory."""
 
 
 class Source(msgspec.Struct, frozen=True):

@@ -190,11 +190,6 @@ def answer_row(row: Mapping[str, object], form: Form) -> AnswerRow:
     return AnswerRow(key, prompts, generator, turn, max(0, epoch - 1), samples)
 
 
-def found_at(row: Mapping[str, object], paths: Sequence[str]) -> str | None:
-    """The first of some paths at which a row has a value, for the announcement."""
-    return next((path for path in paths if at(row, path) not in (None, "")), None)
-
-
 def _is_answered(value: object) -> bool:
     try:
         value = from_text(value, "")

@@ -11,8 +11,9 @@ from itertools import combinations
 import numpy as np
 import polars as pl
 
+from orchestrator.contracts.context import ROWS_AT_ONCE
 from orchestrator.numbers import finite
-from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, tabulate
+from orchestrator.ranking.judged import Table, tabulate
 from orchestrator.ranking.trust import of_table
 from orchestrator.records import Floats
 from orchestrator.statistics.association import association

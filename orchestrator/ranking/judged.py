@@ -19,8 +19,6 @@ from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, decisions
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 
-ROWS_AT_ONCE: Final = 10_000
-"""Rows of a slice; more bring nothing, fewer are slower."""
 _NAMED: Final = ("category", "model_a", "model_b", "judge")
 _FLOATS: Final = (
     "coverage_ab", "coverage_ba", "prefer_a_ab", "prefer_a_ba", "prefer_a", "mean_pre", "mode_pre",
@@ -167,7 +165,7 @@ def judgments(frames: Frames, frame: str, pairs: PairColumns) -> Iterator[pl.Dat
     """
     columns = there(frames, frame, pairs.columns())
     wanted = {name: column for name, column in columns.items() if name in COLUMNS}
-    for rows in role_slices(frames, frame, wanted, _OTHERS, ROWS_AT_ONCE):
+    for rows in role_slices(frames, frame, wanted, _OTHERS):
         yield completed(rows)
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from orchestrator import numbers
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
-from orchestrator.contracts.context import ROWS_AT_ONCE, Context, Source, answer_frames, role_slices
+from orchestrator.contracts.context import Context, Source, answer_frames, role_slices
 from orchestrator.contracts.method import MethodSettings, Statistic, Summary
 from orchestrator.errors import OrchestratorError, PluginError, UsageError
 from orchestrator.frames import CATEGORIES, names_of
@@ -307,7 +307,7 @@ def _answers(context: Context) -> pl.DataFrame | None:
     absent = {"turn": pl.lit(1, pl.Int64), "exact_match": pl.lit(None, pl.Boolean)}
     parts = []
     for frame, columns in answer_frames(context.frames).items():
-        for rows in role_slices(context.frames, frame, columns, ("item", "status"), ROWS_AT_ONCE):
+        for rows in role_slices(context.frames, frame, columns, ("item", "status")):
             added = {name: value for name, value in absent.items() if name not in rows.columns}
             good = rows.with_columns(**added).filter(pl.col("status") == "ok")
             length = pl.col("text").str.len_chars().cast(pl.Float64).alias("length")

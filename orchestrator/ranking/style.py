@@ -11,13 +11,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import prompt_words
-from orchestrator.contracts.context import (
-    ROWS_AT_ONCE,
-    Context,
-    Source,
-    answer_slices,
-    answers_behind,
-)
+from orchestrator.contracts.context import Context, Source, answer_slices, answers_behind
 from orchestrator.errors import UsageError
 from orchestrator.frames import CATEGORIES
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
@@ -166,7 +160,7 @@ def styles_of(context: Context, source: Source) -> pl.DataFrame:
     length = pl.col("text").str.len_chars().alias("length")
     parts = [
         part.drop_nulls("text").select("method", *_KEYS, length, *counts).with_columns(CATEGORIES)
-        for part in answer_slices(context.frames, ("method", *_KEYS, "text"), ROWS_AT_ONCE)
+        for part in answer_slices(context.frames, ("method", *_KEYS, "text"))
     ]
     if not parts:
         raise UsageError(f"{context.name}: the run has no answers")

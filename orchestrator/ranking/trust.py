@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, Clusters, codes
 from orchestrator.columns import RowRoles
-from orchestrator.contracts.context import Frames, renamed, roles_in, there
-from orchestrator.frames import names_of, slices_of
-from orchestrator.ranking.judged import ROWS_AT_ONCE, Table, order_decisions
+from orchestrator.contracts.context import Frames, role_slices, roles_in, there
+from orchestrator.frames import names_of
+from orchestrator.ranking.judged import Table, order_decisions
 from orchestrator.records import Ints, Row
 from orchestrator.statistics.results import Thresholds
 from orchestrator.statistics.trust import (
@@ -112,9 +112,7 @@ def of_frames(
         columns = _columns(frames, frame, roles.get(frame, RowRoles()))
         if "judge" not in columns:
             continue
-        wanted = list(dict.fromkeys((*_OTHERS, *columns.values())))
-        slices = slices_of(frames, frame, wanted, ROWS_AT_ONCE)
-        parts = (clusters.of(renamed(rows, columns)) for rows in slices)
+        parts = map(clusters.of, role_slices(frames, frame, columns, _OTHERS))
         for method, trusts in of_rows(parts, thresholds, confidence_level).items():
             found[method] = (*found.get(method, ()), *trusts)
     return found

@@ -113,11 +113,6 @@ def gate_markdown(found: Decision) -> str:
     return f"{generic_markdown(table)}\n"
 
 
-def gate_json(found: Decision) -> str:
-    """Return the verdict as one JSON object, with the metadata of the runs."""
-    return json.dumps(gate_value(found), indent=2, allow_nan=False) + "\n"
-
-
 def gate_junit(found: Decision, *, pass_unknown: bool = False) -> str:
     """Return the verdict as JUnit XML: a test case for each requirement.
 

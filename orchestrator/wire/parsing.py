@@ -106,12 +106,17 @@ def count(said: int | None) -> int:
 NO_USAGE: Final = Usage()
 
 
-class Reply(msgspec.Struct, Generic[T], gc=False):
+class Counted(msgspec.Struct, gc=False):
+    """What a reply says beside its answers: the tokens it took, or an error."""
+
+    usage: Usage | None = None
+    error: Any = None
+
+
+class Reply(Counted, Generic[T], gc=False):
     """Answers of one kind, from a route of OpenAI's form."""
 
     choices: list[T] | None = None
-    usage: Usage | None = None
-    error: Any = None
 
 
 class Decoder(Generic[T]):

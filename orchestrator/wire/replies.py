@@ -31,10 +31,10 @@ from orchestrator.wire.parsing import (
     MAX_BODY_BYTES,
     MAX_COUNT,
     NO_USAGE,
+    Counted,
     Decoder,
     Reply,
     TokenId,
-    Usage,
     error_in,
     loads,
     logprob,
@@ -50,10 +50,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Choices(msgspec.Struct, gc=False):
+class _Choices(Counted, gc=False):
     logprobs: list[float | None] | None = None
-    usage: Usage | None = None
-    error: Any = None
 
 
 class _Scores(_Choices, gc=False):

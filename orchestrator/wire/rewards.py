@@ -15,7 +15,7 @@ import numpy as np
 
 from orchestrator.ask import RewardAsk
 from orchestrator.records import Failure, Rewards, unparseable
-from orchestrator.wire.parsing import NO_USAGE, Decoder, Usage, count, error_in
+from orchestrator.wire.parsing import NO_USAGE, Counted, Decoder, Usage, error_in
 from orchestrator.wire.requests import encode, messages_of
 
 POOLING: Final = "/pooling"
@@ -31,26 +31,18 @@ class _Pooled(msgspec.Struct, gc=False):
     probs: list[Any] | None = None
 
 
-class _Pooling(msgspec.Struct, gc=False):
+class _Pooling(Counted, gc=False):
     data: list[_Pooled] | None = None
-    usage: Usage | None = None
-    error: Any = None
-
-
-class _Meta(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
 
 
 class _Classified(msgspec.Struct, gc=False):
     embedding: list[Any] | None = None
-    meta_info: _Meta | None = None
+    meta_info: Usage | None = None
     error: Any = None
 
 
 _pooling: Final = Decoder(_Pooling)
 _classified: Final = Decoder(_Classified)
-_NO_META: Final = _Meta()
 # Distance of the sum of a softmax in float32 from 1.
 _SUM_TO_ONE: Final = 1e-5
 _NOT_RAW: Final = unparseable(
@@ -137,9 +129,8 @@ def classified(body: bytes, method: str, secret: str) -> Rewards | Failure:
         return reply
     if reply.error or reply.embedding is None:
         return error_in(body, secret)
-    meta = reply.meta_info or _NO_META
-    n_prompt, n_cached = count(meta.prompt_tokens), count(meta.cached_tokens)
-    return _rewards(reply.embedding, method, n_prompt, n_cached)
+    usage = reply.meta_info or NO_USAGE
+    return _rewards(reply.embedding, method, usage.n_prompt, usage.n_cached)
 
 
 def _outputs(

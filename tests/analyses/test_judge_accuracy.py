@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.analyses import judge_accuracy
+from orchestrator.analyses._judge_accuracy import JudgeAccuracyAnalysis
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.settings import Winner
@@ -13,6 +13,7 @@ from orchestrator.errors import UsageError
 from orchestrator.judgment.pointwise import compare_scores, score_table
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.ranking.preferences import preferences
+from orchestrator.ranking.winners import JudgedWinner
 from orchestrator.statistics.judgments import davidson
 from tests.summaries import judged
 from tests.summaries.judged import around
@@ -53,7 +54,7 @@ def rated(n_wrong, method="pointwise", low=3.0):
 
 
 def tables(frames, sources, **config):
-    analysis = judge_accuracy.JudgeAccuracyAnalysis(judge_accuracy.Config(**config))
+    analysis = JudgeAccuracyAnalysis(JudgedWinner(**config))
     context = Context(
         "study",
         {"answers": ANSWERS, "items": ITEMS, **frames},

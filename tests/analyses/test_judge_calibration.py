@@ -1,17 +1,18 @@
 import polars as pl
 import pytest
 
-from orchestrator.analyses import judge_calibration
+from orchestrator.analyses._judge_accuracy import JudgeCalibrationAnalysis
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
+from orchestrator.ranking.winners import JudgedWinner
 from tests.analyses.test_judge_accuracy import ANSWERS, ITEMS, rated, source
 from tests.summaries import judged
 from tests.tables import lines
 
 
 def tables(rows, sources=None, **config):
-    analysis = judge_calibration.JudgeCalibrationAnalysis(judge_calibration.Config(**config))
+    analysis = JudgeCalibrationAnalysis(JudgedWinner(**config))
     context = Context(
         "study",
         {"answers": ANSWERS, "items": ITEMS, "scores": judged.scores(rows)},

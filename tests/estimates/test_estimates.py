@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
-from orchestrator.estimates import quantile, share_above
+from orchestrator.estimates import _shares as shares
 from orchestrator.statistics.resampling import Resampling, bootstrapped
 
 VALUES = np.array([1.0, 2.0, 3.0, 4.0])
@@ -22,12 +22,12 @@ def resampling(n=400, level=0.9):
 
 
 def test_a_quantile_lies_between_two_rows():
-    assert quantile.Quantile(quantile.Config(**OF, q=0.5)).of(VALUES) == 2.5
-    assert quantile.Quantile(quantile.Config(**OF, q=1)).of(VALUES) == 4.0
+    assert shares.Quantile(shares.QuantileConfig(**OF, q=0.5)).of(VALUES) == 2.5
+    assert shares.Quantile(shares.QuantileConfig(**OF, q=1)).of(VALUES) == 4.0
 
 
 def test_an_equal_value_is_not_above():
-    assert share_above.ShareAbove(share_above.Config(**OF, threshold=2)).of(VALUES) == 0.5
+    assert shares.ShareAbove(shares.ShareAboveConfig(**OF, threshold=2)).of(VALUES) == 0.5
 
 
 def test_the_interval_of_a_mean_is_that_of_scipy():
@@ -57,7 +57,7 @@ def test_copies_of_items_in_one_cluster_do_not_narrow_the_interval():
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20), st.floats(0, 1))
 def test_the_interval_of_a_quantile_stays_within_the_values(values, q):
     given_values = np.array(values)
-    made = quantile.Quantile(quantile.Config(**OF, q=q))
+    made = shares.Quantile(shares.QuantileConfig(**OF, q=q))
     found = bootstrapped(given_values, np.arange(len(values)), made.of, resampling(50))
     assert found.interval is not None
     # Interpolation rounds in the last place.

@@ -50,4 +50,5 @@ class Judge:
 
 
 def rows_of(method, config, unit, judge):
-    return answered(method_in(method)(config).evaluate(unit, Ask()), judge)
+    of = method if isinstance(method, type) else method_in(method)
+    return answered(of(config).evaluate(unit, Ask()), judge)

@@ -7,10 +7,9 @@ from scipy.special import expit
 
 from orchestrator.ask import AskFailed, GenerateAsk, RewardAsk
 from orchestrator.backend import Capabilities
-from orchestrator.methods import reward, reward_pairs
+from orchestrator.methods._reward import Reward, RewardPairs
 from orchestrator.records import Generation, Rewards
 from orchestrator.runner.models.identity import missing
-from tests.core.fakes import method_in
 from tests.methods.harness_judge import PAIR, SINGLE, rows_of
 
 
@@ -35,12 +34,12 @@ def by_name(text):
 
 
 def config(method, **changes):
-    return method_in(method).Config.model_validate({"judges": ["judge"], **changes})
+    return method.Config.model_validate({"judges": ["judge"], **changes})
 
 
 def test_an_answer_is_the_last_turn_of_the_conversation_that_is_rated():
     model = RewardModel(by_name)
-    first, second = rows_of(reward, config(reward), SINGLE, model)
+    first, second = rows_of(Reward, config(Reward), SINGLE, model)
     assert [ask.model for ask in model.rated] == ["judge", "judge"]
     assert [tuple(turn) for turn in model.rated[1].messages] == [
         ("user", "What is 2+2?"),
@@ -54,8 +53,8 @@ def test_an_answer_is_the_last_turn_of_the_conversation_that_is_rated():
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_a_pair_is_compared_by_the_difference_of_its_rewards(temperature):
-    settings = config(reward_pairs, temperature=temperature)
-    rows = rows_of(reward_pairs, settings, PAIR, RewardModel(by_name))
+    settings = config(RewardPairs, temperature=temperature)
+    rows = rows_of(RewardPairs, settings, PAIR, RewardModel(by_name))
     assert [(row["reward_a"], row["reward_b"]) for row in rows] == [(3.0, 0.0), (4.0, 1.0)]
     assert [row["prefer_a"] for row in rows] == pytest.approx([expit(3 / temperature)] * 2)
     assert not rows[0]["same_text"]
@@ -63,19 +62,19 @@ def test_a_pair_is_compared_by_the_difference_of_its_rewards(temperature):
 
 def test_weights_make_one_reward_of_several_outputs():
     model = RewardModel(lambda _: [[1.0, 2.0, 5.0]])
-    (row, _) = rows_of(reward, config(reward, weights=[1, 0, -1]), SINGLE, model)
+    (row, _) = rows_of(Reward, config(Reward, weights=[1, 0, -1]), SINGLE, model)
     assert (row["reward"], row["outputs"], row["n_places"]) == (-4.0, [1.0, 2.0, 5.0], 1)
 
 
 def test_the_steps_of_a_process_reward_model_are_aggregated():
     model = RewardModel(lambda _: [[1.0], [-2.0]], by_place=True)
-    (row, _) = rows_of(reward, config(reward, places="min"), SINGLE, model)
+    (row, _) = rows_of(Reward, config(Reward, places="min"), SINGLE, model)
     assert (row["reward"], row["outputs"], row["n_places"]) == (-2.0, None, 2)
 
 
-@pytest.mark.parametrize("method", [reward, reward_pairs])
+@pytest.mark.parametrize("method", [Reward, RewardPairs])
 def test_outputs_of_an_unexpected_shape_fail_the_unit_and_are_told(method):
-    unit = SINGLE if method is reward else PAIR
+    unit = SINGLE if method is Reward else PAIR
     with pytest.raises(AskFailed, match="gave 2 outputs: set 'output'") as failed:
         rows_of(method, config(method), unit, RewardModel(lambda _: [[1.0, 2.0]]))
     assert (failed.value.failure.cause, failed.value.failure.permanent) == ("reward_shape", True)
@@ -94,18 +93,18 @@ def test_outputs_of_an_unexpected_shape_fail_the_unit_and_are_told(method):
 )
 def test_settings_that_can_not_be_meant_are_refused(changes, said):
     with pytest.raises(ValidationError, match=said):
-        config(reward_pairs, **changes)
+        config(RewardPairs, **changes)
 
 
 def test_a_server_that_rates_nothing_is_refused_with_what_to_do():
-    (stage,) = reward.Reward(config(reward)).stages(("a",))
+    (stage,) = Reward(config(Reward)).stages(("a",))
     assert missing(stage, Capabilities(reward=True)) == ""
     said = missing(stage, Capabilities())
     assert said.startswith("it cannot rate answers; serve the weights of a reward model on vLLM")
 
 
 def test_both_methods_ask_for_the_same_ratings():
-    of_answers = reward.Reward(config(reward)).stages(("a", "b"))
-    of_pairs = reward_pairs.RewardPairs(config(reward_pairs, temperature=3)).stages(("a", "b"))
+    of_answers = Reward(config(Reward)).stages(("a", "b"))
+    of_pairs = RewardPairs(config(RewardPairs, temperature=3)).stages(("a", "b"))
     assert of_answers == of_pairs
     assert [(one.ask, one.per_item) for one in of_answers] == [("reward", 2)]

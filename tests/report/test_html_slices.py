@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.contracts import context
 from orchestrator.frames import FrameFiles
-from orchestrator.ranking import scores
-from orchestrator.report.html import basis, examples, judgments, page
+from orchestrator.report.html import basis, examples, page
 from orchestrator.report.html.figures import Material
 from orchestrator.runner.results.tables import all_sources
 from tests.crossed import LONG
@@ -56,8 +56,7 @@ def test_no_frame_is_read_whole_and_the_page_says_the_same(files, whole):
 
 @pytest.mark.parametrize("n_rows", [7, pytest.param(40, marks=LONG)])
 def test_slices_of_any_length_say_the_same(files, whole, monkeypatch, n_rows):
-    for module in (scores, examples, judgments):
-        monkeypatch.setattr(module, "ROWS_AT_ONCE", n_rows)
+    monkeypatch.setattr(context, "ROWS_AT_ONCE", n_rows)
     assert said(files) == whole
 
 
@@ -73,7 +72,7 @@ def test_examples_are_the_same_rows_in_whatever_slices_they_are_looked_for(monke
     material = hostile.material(frames=frames, context=all_sources(frames, SETTINGS))
     whole = examples.examples(material)
     assert any(len(kind.cases) == 3 for kind in whole)
-    monkeypatch.setattr(examples, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(context, "ROWS_AT_ONCE", 2)
     assert examples.examples(material) == whole
 
 
@@ -89,7 +88,7 @@ def test_only_rows_that_may_be_shown_are_looked_at_closely(monkeypatch):
     frames = {"made": pl.DataFrame({"item": [f"{i:04}" for i in range(n)], "status": "ok"})}
     frames["made"] = frames["made"].with_columns(value=pl.Series(range(n)).shuffle(0) / n)
     order = (value.map_batches(closely, pl.Float64()) >= 0, value)
-    monkeypatch.setattr(examples, "ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(context, "ROWS_AT_ONCE", 100)
     material = cast("Material", types.SimpleNamespace(frames=frames))
     (found,) = examples._top(material, "made", {"value": "value"}, [order])
     assert found["by"].to_list() == [1_999 / n, 1_998 / n, 1_997 / n]
@@ -112,7 +111,7 @@ def test_the_first_rows_of_other_items_are_found_in_whatever_slices(cells, n_row
     frame = pl.DataFrame(cells, schema=schema, orient="row").with_columns(status=pl.lit("ok"))
     order = (pl.col("good"), pl.col("value"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(examples, "ROWS_AT_ONCE", n_rows)
+        patch.setattr(context, "ROWS_AT_ONCE", n_rows)
         material = cast("Material", types.SimpleNamespace(frames={"made": frame}))
         (found,) = examples._top(material, "made", {"value": "value", "good": "good"}, [order])
     # nan stands above every number, as in a sorted frame.

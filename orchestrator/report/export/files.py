@@ -81,15 +81,6 @@ def _part_text(part: pl.DataFrame, form: Literal["csv", "jsonl"], at: int) -> st
     return _HIDDEN.sub(_as_json, part.write_ndjson())
 
 
-def write_about(path: Path, about: Mapping[str, object]) -> None:
-    """Write what exported files are about as JSON, replaced as a whole.
-
-    Raises:
-        UsageError: If the file can't be written.
-    """
-    write_text(path, json.dumps(about, indent=2) + "\n")
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a text to a file that a user asked for, replaced as a whole; its folder is made.
 

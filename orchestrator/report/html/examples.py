@@ -10,7 +10,6 @@ import polars as pl
 from orchestrator import numbers
 from orchestrator.contracts.context import Named, answer_frames, role_slices, roles_in, there
 from orchestrator.frames import lazy_of, row_of
-from orchestrator.ranking.judged import ROWS_AT_ONCE
 from orchestrator.report.html.figures import Material
 from orchestrator.report.html.shell import safe_block
 
@@ -200,7 +199,7 @@ def _top(
     """
     best = [pl.DataFrame(schema=_BEST)] * len(orders)
     n_rows = 0
-    for rows in role_slices(material.frames, frame, wanted, ("item", "status"), ROWS_AT_ONCE):
+    for rows in role_slices(material.frames, frame, wanted, ("item", "status")):
         places = pl.int_range(n_rows, n_rows + len(rows), dtype=pl.Int64)
         n_rows += len(rows)
         values = rows.select(by.alias(str(at)) for at, (_, by) in enumerate(orders))

@@ -6,21 +6,21 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from orchestrator import numbers
 from orchestrator.contracts.context import Named, answers_of, role_slices, roles_in, there
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
-from orchestrator.ranking.judged import ROWS_AT_ONCE
 from orchestrator.ranking.winners import Calibrated, calibrated, tables
+from orchestrator.records import Floats
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, name
 from orchestrator.statistics.bounded_mean import METHOD
 from orchestrator.tables import Column, make_table, table_columns
 
-Floats = NDArray[np.float64]
+Sums = dict[int, Floats]
+"""The sum of lists of numbers by their length, and after each sum the number of lists."""
 
 _VERDICTS: Final = {
     2: ("first better", "second better"),
@@ -29,14 +29,29 @@ _VERDICTS: Final = {
 }
 _VERDICT_COLUMNS: Final = ("p_ab", "p_ba")
 _ORDER_COLUMNS: Final = ("prefer_a_ab", "prefer_a_ba")
-_GRID: Final = 10
+_EDGES: Final = np.linspace(0.0, 1.0, 11)
 _PROBABILITY: Final = Column("mean probability", "number", 3)
+
+
+def _add(sums: Sums, column: pl.Series) -> None:
+    """Add lists of numbers row after row, so that slices of any length give the same sums."""
+    lengths = column.list.len()
+    for length in filter(None, lengths.unique()):
+        cells = column.filter(lengths == length).explode().cast(pl.Float64).to_numpy()
+        rows = np.pad(cells.reshape(-1, length), ((0, 0), (0, 1)), constant_values=1.0)
+        sums[length] = np.vstack([sums.get(length, np.zeros(length + 1)), rows]).sum(axis=0)
+
+
+def _sum(sums: Sums) -> tuple[Floats, int]:
+    """Return the sum of the lists of the greatest length, and their number."""
+    *found, n = sums[max(sums)] if sums else (0.0,)
+    return np.array(found), int(n)
 
 
 def _parts(
     material: Material, frame: str, columns: Named, wanted: Sequence[str]
 ) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """Good rows of a frame by method and judge: both names, and some columns of the rows.
+    """Some good rows at a time, by method and judge: both names, and some columns of the rows.
 
     Args:
         material: The run.
@@ -44,17 +59,14 @@ def _parts(
         columns: Of a role that all wanted columns have.
         wanted: By the name that reports know them by.
     """
-    found: dict[tuple[str, str], list[pl.DataFrame]] = {}
     read = {name: columns[name] for name in (*wanted, "judge") if name in columns}
-    for rows in role_slices(material.frames, frame, read, ("method", "status"), ROWS_AT_ONCE):
+    for rows in role_slices(material.frames, frame, read, ("method", "status")):
         good = rows.filter(pl.col("status") == "ok")
         if "judge" not in read:
             # Who compares is the method itself.
             good = good.with_columns(judge="method")
         for (method, judge), part in good.group_by("method", "judge", maintain_order=True):
-            found.setdefault((str(method), str(judge)), []).append(part.select(wanted))
-    for (method, judge), parts in found.items():
-        yield method, judge, pl.concat(parts)
+            yield str(method), str(judge), part.select(wanted)
 
 
 def of_verdicts(material: Material) -> list[Figure]:
@@ -66,36 +78,34 @@ def of_verdicts(material: Material) -> list[Figure]:
         columns = there(material.frames, frame, role.pairs.columns())
         shown = _VERDICT_COLUMNS if role.pairs.verdicts else ()
         wanted = [name for name in (*shown, *_ORDER_COLUMNS) if name in columns]
+        means: dict[tuple[str, str], tuple[Sums, Sums]] = {}
+        counts: dict[tuple[str, str], Floats] = {}
         for method, judge, rows in _parts(material, frame, columns, wanted) if wanted else ():
+            of = (method, judge)
+            orders = means.setdefault(of, ({}, {}))
             if {*_VERDICT_COLUMNS} <= {*wanted}:
-                found += _verdicts(method, judge, rows)
-            if not {*_ORDER_COLUMNS} <= {*wanted}:
-                continue
-            orders = rows.filter(pl.col(name).is_finite() for name in _ORDER_COLUMNS)
-            if not orders.is_empty():
-                found.append(_orders(method, judge, orders))
+                for sums, column in zip(orders, _VERDICT_COLUMNS, strict=True):
+                    _add(sums, rows[column])
+            if {*_ORDER_COLUMNS} <= {*wanted}:
+                both = rows.filter(pl.col(name).is_finite() for name in _ORDER_COLUMNS)
+                x, y = (both[name].to_numpy() for name in _ORDER_COLUMNS)
+                counts[of] = counts.get(of, 0.0) + np.histogram2d(x, y, bins=(_EDGES, _EDGES))[0]
+        for of, orders in means.items():
+            found += _verdicts(*of, *map(_sum, orders))
+            if of in counts and counts[of].any():
+                found.append(_orders(*of, counts[of]))
     return found
 
 
-def _lists(column: pl.Series) -> Floats:
-    """Lists of one length as rows; those without, or of another length, are left out."""
-    lengths = column.list.len().fill_null(0)
-    length = int(lengths.max() or 0)  # type: ignore[arg-type]  # of numbers
-    if not length:
-        return np.empty(0)
-    cells = column.filter(lengths == length).explode().cast(pl.Float64).to_numpy()
-    return cells.reshape(-1, length)
-
-
-def _verdicts(method: str, judge: str, rows: pl.DataFrame) -> list[Figure]:
-    ab, ba = _lists(rows["p_ab"]), _lists(rows["p_ba"])
-    shown = [part for part in (ab, ba[:, ::-1] if ba.size else ba) if part.size]
-    if not shown or len({part.shape[1] for part in shown}) > 1:
+def _verdicts(
+    method: str, judge: str, ab: tuple[Floats, int], ba: tuple[Floats, int]
+) -> list[Figure]:
+    shown = [sums for sums in (ab[0], ba[0][::-1]) if sums.size]
+    if not shown or len({sums.size for sums in shown}) > 1:
         return []
-    readings = np.concatenate(shown)
-    length = readings.shape[1]
+    n, length = ab[1] + ba[1], shown[0].size
     labels = _VERDICTS.get(length) or tuple(f"{length // 2 - i:+d}" for i in range(length))
-    means = readings.mean(axis=0)
+    means = np.sum(shown, axis=0) / n
     pairs = list(zip(labels, means.tolist(), strict=True))
     title = f"Verdicts of {judge} ({method})"
     table = make_table(
@@ -106,28 +116,25 @@ def _verdicts(method: str, judge: str, rows: pl.DataFrame) -> list[Figure]:
         for label, p in pairs
     ]
     picture = Picture("bars", drawn, "verdict", "mean probability", options={"order": labels})
-    basis = f"n = {numbers.count(len(readings))} readings, each order one · mean of distributions"
+    basis = f"n = {numbers.count(n)} readings, each order one · mean of distributions"
     says = "“First” is the answer shown first; without position bias the distribution is symmetric."
     return [Figure(table.key, title, basis, says, table, picture)]
 
 
-def _orders(method: str, judge: str, rows: pl.DataFrame) -> Figure:
-    edges = np.linspace(0.0, 1.0, _GRID + 1)
-    x, y = rows["prefer_a_ab"].to_numpy(), rows["prefer_a_ba"].to_numpy()
-    counts = np.histogram2d(x, y, bins=(edges, edges))[0].astype(int)
+def _orders(method: str, judge: str, counts: Floats) -> Figure:
     drawn: list[dict[str, Any]] = []
     lines: list[list[Any]] = []
     for i, j in np.argwhere(counts):
         n = int(counts[i, j])
-        first = f"{edges[i]:.1f} to {edges[i + 1]:.1f}"
-        second = f"{edges[j]:.1f} to {edges[j + 1]:.1f}"
+        first = f"{_EDGES[i]:.1f} to {_EDGES[i + 1]:.1f}"
+        second = f"{_EDGES[j]:.1f} to {_EDGES[j + 1]:.1f}"
         lines.append([first, second, n])
         drawn.append(
             {
-                "x": float(edges[i]),
-                "x2": float(edges[i + 1]),
-                "y": float(edges[j]),
-                "y2": float(edges[j + 1]),
+                "x": float(_EDGES[i]),
+                "x2": float(_EDGES[i + 1]),
+                "y": float(_EDGES[j]),
+                "y2": float(_EDGES[j + 1]),
                 "n": n,
                 "tip": f"A first {first}, B first {second}: {numbers.counted(n, 'judgment')}",
             }
@@ -136,7 +143,9 @@ def _orders(method: str, judge: str, rows: pl.DataFrame) -> Figure:
     columns = table_columns("P(A better), A first | B first | judgments: count")
     table = make_table(figures.key("orders", method, judge), title, columns, lines)
     picture = Picture("grid", drawn, "P(A better), A shown first", "P(A better), B shown first")
-    basis = f"n = {numbers.counted(len(rows), 'judgment')} with both orders · counts in squares"
+    basis = (
+        f"n = {numbers.counted(int(counts.sum()), 'judgment')} with both orders · counts in squares"
+    )
     says = (
         "On the diagonal the order has no effect; at the lower right the answer shown first "
         "wins, at the upper left the one shown second."
@@ -153,27 +162,32 @@ def of_scores(material: Material) -> list[Figure]:
         columns = there(material.frames, frame, role.distribution.columns())
         if not {"model", "p"} <= columns.keys():
             continue
+        means: dict[tuple[str, str], dict[str, Sums]] = {}
         for method, judge, part in _parts(material, frame, columns, ("model", "p")):
+            of = means.setdefault((method, judge), {})
+            for (model,), rows in part.group_by("model", maintain_order=True):
+                _add(of.setdefault(str(model), {}), rows["p"])
+        for (method, judge), of in means.items():
             # The lowest score of a method whose run does not say it.
             source = next((one for one in material.context.sources if one.name == method), None)
             compared = None if source is None else source.method.compared()
             low = role.lowest.get(method, (1 if compared is None else int(compared.low)))
-            found += _scores(method, judge, part, low)
+            found += _scores(method, judge, of, low)
     return found
 
 
-def _scores(method: str, judge: str, rows: pl.DataFrame, low: int) -> list[Figure]:
+def _scores(method: str, judge: str, of: dict[str, Sums], low: int) -> list[Figure]:
     lines: list[list[Any]] = []
     drawn: list[dict[str, Any]] = []
     n_read = 0
-    for (model,), part in rows.group_by("model", maintain_order=True):
-        read = _lists(part["p"])
-        n_read += len(read)
-        for index, p in enumerate(read.mean(axis=0).tolist() if read.size else []):
+    for model, sums in of.items():
+        found, n = _sum(sums)
+        n_read += n
+        for index, p in enumerate((found / n).tolist() if n else ()):
             label = str(low + index)
-            lines.append([str(model), label, p])
-            tip = f"{name(str(model))}, score {label}: {numbers.probability(p)}"
-            drawn.append({"x": label, "value": p, "group": name(str(model)), "tip": tip})
+            lines.append([model, label, p])
+            tip = f"{name(model)}, score {label}: {numbers.probability(p)}"
+            drawn.append({"x": label, "value": p, "group": name(model), "tip": tip})
     if not drawn:
         return []
     title = f"Scores by {judge} ({method})"

@@ -168,10 +168,8 @@ def of_agreement(material: Material) -> list[Figure]:
     if aligned is None:
         return []
     level = material.context.confidence_level
-    found = []
-    if len(aligned.names) > 1:
-        found.append(_matrix(aligned, level))
-    return [*found, *_lengths(aligned, level)]
+    compared = [_matrix(aligned, level)] if len(aligned.names) > 1 else []
+    return [*compared, *_lengths(aligned, level)]
 
 
 def _matrix(aligned: Aligned, level: float) -> Figure:
@@ -211,16 +209,8 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
     lengths = aligned.frame["length"].drop_nulls()
     if lengths.n_unique() < 2:
         return []
-    lines = []
-    for one in aligned.names:
-        correlation = aligned.correlation(one, "length", level)
-        lines.append(
-            (
-                one,
-                without_n(measured(correlation)),
-                correlation.n_points,
-            )
-        )
+    found = [(one, aligned.correlation(one, "length", level)) for one in aligned.names]
+    lines = [(one, without_n(measured(rho)), rho.n_points) for one, rho in found]
     columns = [Column("score"), _RHO, Column("answers", "count")]
     title = "Length: correlation of scores with answer length"
     table = make_table("length", title, columns, lines)

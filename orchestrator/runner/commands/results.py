@@ -16,7 +16,7 @@ from rich.console import RenderableType
 from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError, on_disk_error
 from orchestrator.extras import need
-from orchestrator.report.export.files import Format, frame_text, write_about, write_text
+from orchestrator.report.export.files import Format, frame_text, write_text
 from orchestrator.report.export.tables import beside
 from orchestrator.report.gate import gate_text
 from orchestrator.report.generic import generic_table
@@ -119,7 +119,7 @@ def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> Non
                     rows[path.name] = n_rows
                     _wrote(path, n_rows)
             about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
-            write_about(folder / "export.json", about)
+            write_text(folder / "export.json", json.dumps(about, indent=2) + "\n")
             if form == "csv" and exporting.is_judged(result) and not wanted:
                 name = exporting.SIDE_BY_SIDE
                 Said().note(f"to read judgments beside their texts: --frame {name}")

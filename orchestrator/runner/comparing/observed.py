@@ -9,12 +9,11 @@ from pydantic import ValidationError
 
 from orchestrator.clusters import OVER, Clusters, clusters_of
 from orchestrator.columns import RowRoles
-from orchestrator.contracts.context import Source, answers_of, renamed, roles_in, there
+from orchestrator.contracts.context import Source, answers_of, role_slices, roles_in, there
 from orchestrator.contracts.method import is_judging
 from orchestrator.errors import UsageError, nearest
-from orchestrator.frames import names_of, slices_of
 from orchestrator.gates import Term
-from orchestrator.ranking.judged import ROWS_AT_ONCE, judgments, order_decisions
+from orchestrator.ranking.judged import judgments, order_decisions
 from orchestrator.ranking.labelled import Selective
 from orchestrator.ranking.scores import ScoreRef, collect, ends_of, source_of
 from orchestrator.runner.comparing.ratings import verdicts
@@ -215,10 +214,8 @@ def _judged(side: Side, term: Term, wanted: tuple[str, ...]) -> Iterator[pl.Data
         columns = {key: one for key, one in there(frames, name, named).items() if key in wanted}
         if "judge" not in named or not columns:
             continue
-        others = [one for one in ("method", "item", "status") if one in names_of(frames, name)]
-        read = list(dict.fromkeys((*others, named["judge"], *columns.values())))
-        for rows in slices_of(frames, name, read, ROWS_AT_ONCE):
-            shown = renamed(rows, {**columns, "judge": named["judge"]})
+        columns["judge"] = named["judge"]
+        for shown in role_slices(frames, name, columns, ("method", "item", "status")):
             chosen = (pl.col("judge") == term.names[0].name) & (pl.col("status") == "ok")
             if method:
                 chosen &= pl.col("method") == method

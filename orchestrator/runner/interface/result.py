@@ -1,6 +1,7 @@
 """A run that can be read: its frames, and the rankings and tables made of them."""
 
 import importlib
+import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from orchestrator.gates import Decision
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.report.brief import Brief, Cost, brief
-from orchestrator.report.gate import gate_json, gate_junit, gate_markdown
+from orchestrator.report.gate import gate_junit, gate_markdown, gate_value
 from orchestrator.report.progress import Completeness
 from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.planning.budget import Spent
@@ -70,7 +71,7 @@ class GateResult(Decision, frozen=True):
             >>> json.loads(found.to_json())["verdict"]  # doctest: +SKIP
             'holds'
         """
-        return gate_json(self)
+        return json.dumps(gate_value(self), indent=2, allow_nan=False) + "\n"
 
     def to_markdown(self) -> str:
         """Return the verdict as Markdown, for the summary of a job.

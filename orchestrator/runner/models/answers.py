@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.ask import AnyAsk, GenerateAsk, digest
-from orchestrator.dataset.answers import AnswerRow, Form, answer_row, find_form, found_at
+from orchestrator.dataset.answers import AnswerRow, Form, answer_row, find_form
 from orchestrator.dataset.fields import key_text
 from orchestrator.dataset.files import open_rows
 from orchestrator.dataset.rows import Faults, Rows
-from orchestrator.dataset.shapes import RowError
+from orchestrator.dataset.shapes import RowError, at
 from orchestrator.disk.files import sha256_of
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.settings import GivenAnswers
@@ -204,8 +204,8 @@ def _read_as(rows: Rows, form: Form, found: list[tuple[int, AnswerRow]], n_empty
     """The form, and where the parts of an answer come from, as a sentence."""
     first = rows.row(found[0][0])
     paths = [
-        repr(path) if path else ""
-        for path in (found_at(first, names) for names in (form.model, form.text))
+        next((repr(path) for path in names if at(first, path) not in (None, "")), "")
+        for names in (form.model, form.text)
     ]
     model = f"model from {paths[0]}, " if paths[0] else ""
     empty = f"; {n_empty:,} of {len(found):,} rows without text" if n_empty else ""

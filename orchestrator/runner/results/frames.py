@@ -67,7 +67,6 @@ def write_mark(path: Path, mark: str, paths: Iterable[Path]) -> None:
 # Such answers are judged as they are; only the reader can say if a comparison of them is meant.
 
 
-_ROWS_AT_ONCE: Final = 4096
 _WANTED: Final = ("model", "text", "finish_reason")
 _START: Final = 32
 _TEXT: Final = pl.col("text").str
@@ -90,7 +89,7 @@ def answer_notes(frames: Mapping[str, pl.DataFrame]) -> list[str]:
     thinking: Counter[str] = Counter()
     empty: Counter[str] = Counter()
     ended: dict[str, Counter[str]] = {}
-    for rows in answer_slices(frames, _WANTED, _ROWS_AT_ONCE):
+    for rows in answer_slices(frames, _WANTED):
         counted = (
             rows.filter(pl.col("text").is_not_null())
             .group_by("model", "finish_reason", maintain_order=True)

@@ -1,4 +1,4 @@
-"""Accuracy of judges in naming the better answer, by setting and estimator: mean against mode.
+"""Accuracy and calibration of judges in naming the better answer.
 
 The rule for ties. Pairs whose label is a tie have no right verdict and are left out (their number
 is given). A verdict that is a tie counts half: it is what a coin would get. What a judge did not
@@ -31,7 +31,14 @@ from orchestrator.plugin import (
 )
 from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import PAIRWISE, POINTWISE, SCORES, WORDS, mass
-from orchestrator.ranking.winners import Judged, JudgedWinner, judged_settings
+from orchestrator.ranking.winners import (
+    Judged,
+    JudgedWinner,
+    calibrated,
+    judged_settings,
+    judging_sources,
+    tables,
+)
 from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
 from orchestrator.statistics.means import clustered_mean, share_over
 from orchestrator.statistics.resampling import Resampling
@@ -60,27 +67,33 @@ _MODES: Final = {
 } | dict.fromkeys(("margin", "davidson"), "mode_pre")
 
 
-class Config(JudgedWinner):
-    """Settings of `judge_accuracy`."""
+class JudgeCalibrationAnalysis(Analysis[JudgedWinner]):
+    """Calibration of judges: confidence against accuracy, Brier score, ECE."""
+
+    def summarise(self, context: Context) -> list[Table]:
+        """A line a judge and setting, then confidence against accuracy, bin by bin."""
+        config = self.config
+        sources = judging_sources(context, config.methods)
+        return tables(list(calibrated(context, sources, config.winner)))
 
 
-class JudgeAccuracyAnalysis(Analysis[Config]):
-    """By setting and estimator, mean against mode and so on."""
+class JudgeAccuracyAnalysis(Analysis[JudgedWinner]):
+    """Accuracy of judges in naming the better answer, by setting and estimator: mean or mode."""
 
     def summarise(self, context: Context) -> list[Table]:
         """Accuracy by setting and estimator, intervals, and what each choice is worth."""
         settings = judged_settings(context, self.config.methods, self.config.winner)
-        tables = []
+        found = []
         for estimators, kind in ((POINTWISE, "pointwise"), ((*PAIRWISE, SCORES), "pairwise")):
             mine = [one for one in settings if {*estimators} >= {*one.pairs.estimators}]
             if mine:
-                tables.append(_accuracies(mine, estimators, kind))
-        tables.append(_intervals(settings, context))
-        tables.append(_errors(settings, context))
-        tables.append(_contrasts(settings, context))
-        tables += _categories(settings, context)
-        tables += _reasoning(settings, context)
-        return tables
+                found.append(_accuracies(mine, estimators, kind))
+        found.append(_intervals(settings, context))
+        found.append(_errors(settings, context))
+        found.append(_contrasts(settings, context))
+        found += _categories(settings, context)
+        found += _reasoning(settings, context)
+        return found
 
 
 def _accuracies(settings: Sequence[Judged], estimators: Sequence[str], kind: str) -> Table:

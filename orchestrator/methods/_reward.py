@@ -1,15 +1,24 @@
-"""Reward: a reward model rates one answer by a number.
+"""Rewards: a reward model rates answers by numbers, alone (`reward`) or in pairs (`reward_pairs`).
 
 For every item and candidate the reward model is given the conversation with the answer as its last
 turn, and its raw output, without a sigmoid, is the score. A model with several outputs, or with one
 at each token or step, needs a setting that says what counts; without it the unit fails with the
 shape that came.
 
-Source: Ouyang et al. 2022, "Training language models to follow instructions with human feedback"
-(arXiv 2203.02155), section 3.5; formulas as in `docs/methods/reward.md`.
+For every pair of candidates P(A better) = sigma((r_A - r_B) / T), with these rewards and a
+temperature of the reward model's own. There is no order in which answers are shown, since each is
+rated by itself. Requests are the same: a recipe with both methods, or with many pairs, rates every
+answer once.
+
+Sources: Ouyang et al. 2022, "Training language models to follow instructions with human feedback"
+(arXiv 2203.02155), section 3.5, and equation 1, with which reward models are trained; Bradley and
+Terry 1952; accuracy by pairs as in Lambert et al. 2024, "RewardBench" (arXiv 2403.13787). Formulas
+as in `docs/methods/reward.md`.
 
 Deviations: rewards are not shifted so that demonstrations have a mean of 0, since only differences
-on one item compare models. Rewards of two reward models are not on one scale.
+on one item compare models. Rewards of two reward models are not on one scale. RewardBench counts a
+pair as right where the reward of the chosen answer is higher; equal rewards count half here, as a
+tie.
 """
 
 from collections.abc import Sequence
@@ -17,15 +26,25 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.judgment.reward import Places, reward_of
-from orchestrator.methods._drawing import Drawing, OfAnswers, OfAnswersSettings, Turn, converse
+from orchestrator.judgment.reward import Places, preference, reward_of
+from orchestrator.methods._drawing import (
+    Drawing,
+    OfAnswers,
+    OfAnswersSettings,
+    Turn,
+    converse,
+    pairs_by_judge,
+)
 from orchestrator.plugin import (
     Ask,
     AskFailed,
     Columns,
+    Combination,
+    Compared,
     Failure,
     Message,
     ModelName,
+    PairColumns,
     Rewards,
     Row,
     Stage,
@@ -66,9 +85,9 @@ class RatingSettings(OfAnswersSettings):
         return self
 
 
-def stages_of(kind: str, config: RatingSettings, candidates: Sequence[str]) -> list[Stage]:
+def _stages(config: RatingSettings, candidates: Sequence[str]) -> list[Stage]:
     """Return the requests of rating one item: one an answer; equal answers are rated once."""
-    draw = f"{kind} {config.answer.model_dump_json()} {' '.join(candidates)}"
+    draw = f"reward {config.answer.model_dump_json()} {' '.join(candidates)}"
     example = Ask().reward
     # A made-up conversation.
     question = (Message("user", "What is 2 + 2?"), Message("assistant", "4"))
@@ -105,7 +124,7 @@ async def rate(
 
 
 class Reward(OfAnswers[RatingSettings]):
-    """A reward model rates one answer by a number."""
+    """Reward: a reward model rates one answer by a number."""
 
     cites = ("ouyang2022training",)
     frame = "rewards"
@@ -117,7 +136,7 @@ class Reward(OfAnswers[RatingSettings]):
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Return one rating an answer."""
-        return stages_of("reward", self.config, candidates)
+        return _stages(self.config, candidates)
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """Draw and rate the answer; return one row a turn."""
@@ -134,4 +153,61 @@ class Reward(OfAnswers[RatingSettings]):
             for turn, (reward, found) in zip(
                 turns, await rate(ask, unit.judge, turns, config), strict=True
             )
+        ]
+
+
+class Config(RatingSettings):
+    """Settings of `reward_pairs`."""
+
+    candidates: tuple[ModelName, ...] | None = Field(
+        None, description="Models to evaluate. Default: all that are not judges.", min_length=2
+    )
+    temperature: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Divides the difference of two rewards: 1 for a model trained with the loss of "
+        "Bradley and Terry. Changes probabilities, never which answer is better.",
+    )
+
+
+class RewardPairs(OfAnswers[Config]):
+    """Reward pairs: which of two answers is better, by the rewards of a reward model."""
+
+    cites = ("bradley1952rank", "ouyang2022training", "lambert2024rewardbench")
+    frame = "reward_pairs"
+    unit_columns: ClassVar[Columns] = typed("item category model_a model_b judge: str")
+    columns: ClassVar[Columns] = typed(
+        "turn: i64 | reward_a reward_b prefer_a: f64 | same_text: bool"
+    )
+    scores: ClassVar = {"prefer_a": 1}
+    pairs = PairColumns(judge="judge", turn="turn", same_text="same_text")
+
+    def combinations(self, candidates: Sequence[str]) -> list[Combination]:
+        """Return every pair of candidates with every reward model."""
+        return pairs_by_judge(candidates, self.config.judges)
+
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """Return one rating an answer, whatever the number of pairs."""
+        return _stages(self.config, candidates)
+
+    def compared(self) -> Compared:
+        """Return P(A better)."""
+        return Compared("prefer_a", 0.0, 1.0)
+
+    async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
+        """Draw both answers and rate them; return one row a turn, with the preference."""
+        config = self.config
+        turns = await converse(unit.item, unit.models, ask, config.answer)
+        sides = [side for turn in turns for side in turn]
+        rated = [reward for reward, _ in await rate(ask, unit.judge, sides, config)]
+        return [
+            {
+                "turn": a.number,
+                "reward_a": of_a,
+                "reward_b": of_b,
+                "prefer_a": preference(of_a, of_b, config.temperature),
+                "same_text": a.answer.text == b.answer.text,
+            }
+            for (a, b), of_a, of_b in zip(turns, rated[::2], rated[1::2], strict=True)
         ]
