@@ -19,9 +19,9 @@ from orchestrator.frames import FrameFiles
 from orchestrator.gates import Decision
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import of_frames, thresholds_of
-from orchestrator.report.brief import Brief, Cost, brief
+from orchestrator.report.brief import Brief, brief
 from orchestrator.report.gate import gate_junit, gate_markdown, gate_value
-from orchestrator.report.progress import Completeness
+from orchestrator.report.progress import Completeness, Cost
 from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision

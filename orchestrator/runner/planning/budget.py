@@ -35,6 +35,7 @@ from orchestrator.ask import (
 from orchestrator.errors import UsageError
 from orchestrator.recipe import schema
 from orchestrator.records import Choice, Failure, Generation, Outcome, Rewards, Scored
+from orchestrator.report.progress import Cost
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.scheduler.ready import Admission
 from orchestrator.store import Store, damaged
@@ -62,29 +63,19 @@ class Most(msgspec.Struct, frozen=True):
     money: float = 0.0
 
 
-class Spent(msgspec.Struct):
+class Spent(Cost):
     """Resources that a run has spent so far; kept in the store between calls.
 
     Attributes:
-        requests: Sent.
-        prompt_tokens: Read by servers.
-        completion_tokens: Generated.
-        money: For these tokens and for `lost`.
-        hours: Of all calls.
+        money: For the tokens and for `lost`, also where no model has a price.
         lost: What requests may have taken that were in flight when a call was killed.
         pledged: The most that may be spent until this is written again; zeros when nothing is in
             flight.
-        at_least: Whether `money` lacks tokens that a server did not say.
     """
 
-    requests: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
     money: float = 0.0
-    hours: float = 0.0
     lost: Most = Most()
     pledged: Most = Most()
-    at_least: bool = False
 
     @property
     def tokens(self) -> int:
@@ -145,9 +136,6 @@ class Budget:
         self.spent = spent
         self._prices = prices
         self._hours_before = spent.hours
-        self._is_pledging = any(
-            bound is not None for bound in (bounds.requests, bounds.tokens, bounds.money)
-        )
         self._is_reserving = bounds.tokens is not None or bounds.money is not None
         self._reserves: dict[bytes, Most] = {}
         self._reserved_tokens = 0
@@ -184,15 +172,14 @@ class Budget:
         if self._stopped_by:
             return Admission.STOP
         self.spent.requests += 1
-        if self._is_pledging:
-            bounds, now, pledged = self._bounds, self._most_by_now, self.spent.pledged
-            if any(
-                getattr(bounds, name) is not None and getattr(now, name) > getattr(pledged, name)
-                for name in Most.__struct_fields__
-            ):
-                # What may be spent by now is not on the disk yet.
-                self.pledge()
-                self._keep(self.spent)
+        bounds, now, pledged = self._bounds, self._most_by_now, self.spent.pledged
+        if any(
+            getattr(bounds, name) is not None and getattr(now, name) > getattr(pledged, name)
+            for name in Most.__struct_fields__
+        ):
+            # What may be spent by now is not on the disk yet.
+            self.pledge()
+            self._keep(self.spent)
         return Admission.SEND
 
     def pledge(self, *, is_ending: bool = False) -> None:
