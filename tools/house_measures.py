@@ -32,8 +32,8 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_075,
     "functions with `Any` in the signature": 223,
-    "lines": 102_167,
-    "files": 420,
+    "lines": 102_121,
+    "files": 417,
     "distinct names": 3_993,
     "value classes": 533,
     "fields of value classes": 2_526,

@@ -37,7 +37,7 @@ from orchestrator.statistics.length import (
     standardised_length,
 )
 from orchestrator.statistics.resampling import Resampling
-from orchestrator.summaries.verdicts import OK
+from orchestrator.summaries._verdicts import OK
 
 # Difficulties of instructions and rows of gamed baselines, from files of the user's.
 #

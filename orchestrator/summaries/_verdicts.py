@@ -1,19 +1,27 @@
-"""Verdicts of judges as tables: ratings of models, wins and ties of both orders."""
+"""Verdicts of judges as tables: ratings, wins and ties of both orders, and AlignBench's score.
+
+AlignBench's overall = the mean of (the mean of the two reasoning categories) and (the mean of the
+six language categories). Each category weighs the same within its half, whatever its number of
+questions.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 import polars as pl
 
-from orchestrator.clusters import OVER, prompt_words
+from orchestrator.clusters import CLUSTER, OVER, prompt_words
+from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from orchestrator.methods._harness import HarnessSettings
 from orchestrator.plugin import (
     Cell,
     Column,
     Context,
     Measured,
+    MethodSettings,
     Summary,
     Table,
     make_table,
@@ -28,6 +36,9 @@ from orchestrator.ranking.cells import (
     share_of,
     without_n,
 )
+from orchestrator.records import Floats
+from orchestrator.statistics.resampling import Jackknifed, jackknife_sums, student_interval
+from orchestrator.tables import with_interval
 
 VERDICT_COLUMNS: Final = (
     "item", "category", "turn", "judge", "model", "model_a", "model_b", "rating", "winner",
@@ -47,6 +58,11 @@ _TITLES: Final = {
     "self_generation": ("Self-Generation", (_EACH_ITS_OWN,)),
 }
 """Title and first notes of the tables of a method."""
+_HALVES: Final = (REASONING, LANGUAGE)
+_OVERALL: Final = table_columns(
+    "model | judge | overall: number 2 | reasoning: number 2 | language: number 2",
+    "over all questions: number 2",
+)
 
 
 class VerdictsSummary(Summary[HarnessSettings]):
@@ -268,3 +284,82 @@ def _notes(rows: pl.DataFrame, *, read: bool) -> Sequence[str]:
             + (f"; {low:,} with less than half of the mass on them" if low else "")
         )
     return notes
+
+
+class _Group(NamedTuple):
+    """A category: its weight, its clusters of prompts, and (sum, number) of the ratings of each."""
+
+    weight: float
+    clusters: Sequence[str]
+    sums: Floats
+
+
+class AlignBenchSummary(Summary[MethodSettings]):
+    """Ratings by category, and the overall score as a macro average."""
+
+    reads = VERDICT_COLUMNS
+
+    def summarise(self, context: Context) -> list[Table]:
+        """Overall scores where the dataset has AlignBench's categories, then ratings."""
+        tables = rating_tables(context, "AlignBench")
+        known = {name for half in _HALVES for names in half.items() for name in names}
+        if not tables or not known & set(context.rows["category"].drop_nulls()):
+            return tables
+        lines: list[list[Cell]] = []
+        level = context.confidence_level
+        for (model, judge), rows in groups(context.rows, "model", "judge"):
+            good = rows.filter(OK & pl.col("rating").is_not_null())
+            halves = [_groups(good, names) for names in _HALVES]
+            both = [group._replace(weight=0.5 * group.weight) for half in halves for group in half]
+            lines.append(
+                [
+                    str(model),
+                    str(judge),
+                    _weighted(both, level),
+                    *(_weighted(half, level) for half in halves),
+                    mean_of(good, pl.col("rating"), level).value,
+                ]
+            )
+        notes = ["overall: mean of the two halves, each the mean of its categories' means", METHODS]
+        overall = make_table(
+            "align_bench.overall", "AlignBench: overall", _OVERALL, lines, notes=notes
+        )
+        return [overall, *tables]
+
+
+def _groups(good: pl.DataFrame, names: Mapping[str, str]) -> list[_Group]:
+    found = []
+    for either in names.items():
+        rows = good.filter(pl.col("category").is_in(either))
+        summed = rows.group_by(CLUSTER, maintain_order=True).agg(
+            total=pl.col("rating").sum(), n=pl.len().cast(pl.Float64)
+        )
+        sums = summed.select("total", "n").to_numpy()
+        found.append(_Group(1.0 / len(names), summed[CLUSTER].to_list(), sums))
+    return found
+
+
+def _weighted(groups: Sequence[_Group], confidence_level: float) -> Measured:
+    """Sum over categories, which may share clusters, of a weight times the category's mean."""
+    clusters = dict.fromkeys(name for group in groups for name in group.clusters)
+    n = len(clusters)
+    if not all(group.clusters for group in groups):
+        return Measured(None, n=n, why="a category has no rating")
+    value = sum(group.weight * float(_ratio(group.sums.sum(axis=0)[None])[0]) for group in groups)
+    if min(len(group.clusters) for group in groups) < 2:
+        return Measured(value, n=n, why="a category has one independent prompt: no interval")
+    places = {name: place for place, name in enumerate(clusters)}
+    errors, sizes = np.zeros(n), np.zeros(n)
+    for group in groups:
+        at = [places[name] for name in group.clusters]
+        errors[at] += group.weight * jackknife_sums(group.sums, _ratio).errors
+        sizes[at] += group.sums[:, 1]
+    found = Jackknifed(value, errors)
+    interval = student_interval(
+        value, found.standard_error, n, confidence_level, n_strata=len(groups), sizes=sizes
+    )
+    return with_interval(value, interval, n)
+
+
+def _ratio(sums: Floats) -> Floats:
+    return sums[:, 0] / sums[:, 1]

@@ -1,9 +1,9 @@
-"""Samples: how much the mean log-probability of answers to one question varies, and its curve."""
+"""Answers of models: how many, how good, how alike when asked again, and how they vary."""
 
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import OVER, codes
+from orchestrator.clusters import OVER, codes, prompt_words
 from orchestrator.plugin import (
     Cell,
     Column,
@@ -22,11 +22,21 @@ from orchestrator.ranking.cells import (
     good_rows,
     groups,
     mean_of,
+    n_prompts,
     numbered,
+    plain_mean,
     share_of,
     without_n,
 )
 
+_ANSWERS = table_columns(
+    "model | answers: count | failed: count | exact match: percent",
+    "mean log-prob: number | tokens: number 1 | cut off: percent",
+)
+_AGAIN = table_columns(
+    "model | compared | exact match: percent | token F1: percent | similarity: percent",
+    "prompts: count",
+)
 _PERCENTILES = (0, 10, 25, 50, 75, 90, 100)
 _MODELS = table_columns(
     "model | mean ell: signed | variance: number | distinct: percent",
@@ -35,6 +45,99 @@ _MODELS = table_columns(
 _CURVES = (Column("model"), *(Column(f"{at} %", "number") for at in _PERCENTILES))
 
 _READS = ("item", "model", "turn", "ell", "exact_match", "status")
+
+
+class AnswersSummary(Summary[MethodSettings]):
+    """Numbers of answers, of failures and of correct answers."""
+
+    reads_alone = True
+    reads = (
+        "item", "model", "turn", "exact_match", "mean_logprob", "n_tokens", "finish_reason",
+        "status",
+    )  # fmt: skip
+
+    def summarise(self, context: Context) -> list[Table]:
+        """One line a model: answers, failures, exact match with its interval, log-probability."""
+        rows: list[list[Cell]] = []
+        for (model,), frame in groups(context.rows, "model"):
+            good = frame.filter(pl.col("status") == "ok")
+            right = None
+            if good["exact_match"].count():
+                right = share_of(good, pl.col("exact_match"), context.confidence_level)
+            rows.append(
+                [
+                    str(model),
+                    len(good),
+                    len(frame) - len(good),
+                    right,
+                    plain_mean(good["mean_logprob"]),
+                    plain_mean(good["n_tokens"]),
+                    plain_mean(good["finish_reason"] == "length"),
+                ]
+            )
+        if not rows:
+            return []
+        notes = [
+            "intervals: Gaffke's test of a bounded mean, clustered by prompt; log-probabilities "
+            "are means over answers"
+        ]
+        return [
+            make_table(
+                "answers",
+                "Answers",
+                _ANSWERS,
+                rows,
+                basis=prompt_words(context.rows),
+                notes=notes,
+                comparisons=comparisons(
+                    context.rows.filter(pl.col("status") == "ok"),
+                    pl.col("exact_match"),
+                    context.confidence_level,
+                    ends=(0.0, 1.0),
+                ),
+            )
+        ]
+
+
+class ConsistencySummary(Summary[MethodSettings]):
+    """Agreement of the answers that a model gives to one question asked several times."""
+
+    reads_alone = True
+    reads = (
+        "item", "category", "model", "turn", "again", "exact_match", "token_f1", "similarity",
+        "status", "cause",
+    )  # fmt: skip
+
+    def summarise(self, context: Context) -> list[Table]:
+        """One line a model and further answer, as in Table 1."""
+        rows = context.rows
+        if rows.is_empty():
+            return []
+        good, level = rows.filter(pl.col("status") == "ok"), context.confidence_level
+        lines: list[list[Cell]] = [
+            [
+                str(model),
+                f"x, x{again}",
+                without_n(share_of(part, pl.col("exact_match"), level)),
+                without_n(share_of(part, pl.col("token_f1"), level)),
+                # Not a share: similarities of embeddings may be below 0.
+                without_n(mean_of(part, pl.col("similarity"), level)),
+                n_prompts(part),
+            ]
+            for (model, again), part in groups(good, "model", "again")
+        ]
+        notes = [
+            "x: the answer; x1 and x2: answers to the same question, asked a second and a third "
+            "time",
+            METHODS,
+        ]
+        if not good["similarity"].count():
+            notes.append("similarity: no encoder was named")
+        return [
+            make_table(
+                "consistency", "Consistency", _AGAIN, lines, basis=basis_of(rows), notes=notes
+            )
+        ]
 
 
 class SamplesSummary(Summary[MethodSettings]):
