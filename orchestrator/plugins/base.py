@@ -11,13 +11,6 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_before_validator_function
 from typing_extensions import NoDefault, TypeVar
 
-
-def _no_bool(value: object) -> object:
-    if isinstance(value, bool):
-        raise PydanticCustomError("no_number", "must be a number")
-    return value
-
-
 # The base of settings whose fields are described by the strings below them.
 #
 # Only who shows a description reads the source for it: an editor's schema, the reference, a message
@@ -35,6 +28,12 @@ class Settings(BaseModel):
         cls, source: type[BaseModel], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         """The schema, whose numbers refuse `true`, of which pydantic makes 1."""
+
+        def number(value: object) -> object:
+            if isinstance(value, bool):
+                raise PydanticCustomError("no_number", "must be a number")
+            return value
+
         schema = handler(source)
         parts: list[object] = [schema]
         for part in parts:  # grows
@@ -47,7 +46,7 @@ class Settings(BaseModel):
                 part["strict"] = False
                 inner: Any = part.copy()
                 part.clear()
-                part |= no_info_before_validator_function(_no_bool, inner)
+                part |= no_info_before_validator_function(number, inner)
         return schema
 
     @classmethod

@@ -40,7 +40,9 @@ _HOLDING: Final = ("delta", "logprobs", "function")
 _ERROR_FIELDS: Final = ("error", "errors", "message", "detail", "msg", "base_resp")
 # How Azure and Gemini say that a prompt was filtered, beside no answer. A text that repeats it has
 # its quotes escaped.
-_MODERATED: Final = re.compile(rb'"filtered"\s*:\s*true|"block_?reason"\s*:\s*["1-9]', re.IGNORECASE)
+_MODERATED: Final = re.compile(
+    rb'"filtered"\s*:\s*true|"block_?reason"\s*:\s*["1-9]', re.IGNORECASE
+)
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
