@@ -30,10 +30,10 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_075,
+    "private functions used once": 1_071,
     "functions with `Any` in the signature": 223,
-    "lines": 102_143,
-    "files": 417,
+    "lines": 102_030,
+    "files": 412,
     "distinct names": 3_993,
     "value classes": 533,
     "fields of value classes": 2_523,
