@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from backends.rouge_l import RougeL
-from orchestrator.analyses.human_labels import HumanLabelsAnalysis
+from orchestrator.analyses._few_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context
 from orchestrator.ranking.human_labels import About, read_key
 from orchestrator.ranking.labelled import Config

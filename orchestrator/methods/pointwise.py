@@ -4,7 +4,7 @@ For every item and candidate the judge sees one answer and is to write a score. 
 probability of every score of the scale at the place where it stands, renormalised over the scale,
 and from it the mean, which is what the source recommends, beside median, first percentile, mode
 and rounded mean. Two models are compared by their distributions on the same item
-(`orchestrator/summaries/pointwise.py`).
+(`orchestrator/summaries/_scores.py`).
 
 Source: Wang, Zhang and Choi, "Improving LLM-as-a-Judge Inference with the Judgment Distribution"
 (arXiv 2503.03064); formulas as in `docs/methods/pointwise.md`.

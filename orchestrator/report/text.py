@@ -159,11 +159,10 @@ def isolated(line: str) -> str:
     Terminals that order such text would else show the numbers behind the name before it. The
     isolating characters take no column.
     """
-    return f"{_ISOLATE}{line}{_END}" if any(map(_is_rightward, line)) else line
-
-
-def _is_rightward(character: str) -> bool:
-    return character > "\u0590" and unicodedata.bidirectional(character) in _RIGHT_TO_LEFT
+    is_rightward = any(
+        one > "\u0590" and unicodedata.bidirectional(one) in _RIGHT_TO_LEFT for one in line
+    )
+    return f"{_ISOLATE}{line}{_END}" if is_rightward else line
 
 
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()#+!|~@:-])")

@@ -129,7 +129,14 @@ class Window:
     def _fresh(self, waiting: Mapping[str, int]) -> int | None:
         """A position not met yet, while a gate that could be fed has room and nobody in line."""
         for _ in range(_SCANNED_AT_ONCE):
-            if not self._somebody_idle(waiting):
+            # Where models are absent, what they will be asked is looked for all the same.
+            gates = self._plan.free_gates if self.absent else self._fed
+            if not any(
+                waiting[model] < self._room(model)
+                and not self._ready[model]
+                and model not in self.absent
+                for model in gates
+            ):
                 return None
             position = next(self._positions, _END)
             if position is None:
@@ -172,12 +179,3 @@ class Window:
             return asked
         waiting = {plan.gate(which) for which in range(plan.n_per_item)} - plan.free_gates
         return (asked | waiting) or plan.free_gates
-
-    def _somebody_idle(self, waiting: Mapping[str, int]) -> bool:
-        # Where models are absent, what they will be asked is looked for all the same.
-        return any(
-            waiting[model] < self._room(model)
-            and not self._ready[model]
-            and model not in self.absent
-            for model in (self._plan.free_gates if self.absent else self._fed)
-        )

@@ -6,6 +6,8 @@ KINDS: Final = {
     "align_bench": "_verdicts:AlignBenchSummary",
     "answers": "_answers:AnswersSummary",
     "consistency": "_answers:ConsistencySummary",
+    "pairwise_scoring": "_scores:PairwiseScoringSummary",
+    "pointwise": "_scores:PointwiseRatingSummary",
     "samples": "_answers:SamplesSummary",
     "verdicts": "_verdicts:VerdictsSummary",
 }

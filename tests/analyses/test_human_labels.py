@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.analyses.human_labels import HumanLabelsAnalysis
+from orchestrator.analyses._few_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.methods import pairwise_ranking

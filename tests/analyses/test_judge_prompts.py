@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from orchestrator.analyses import judge_prompts
+from orchestrator.analyses._judge_accuracy import Config, JudgePromptsAnalysis
 from orchestrator.clusters import Clusters
 from orchestrator.columns import ESTIMATORS
 from orchestrator.contracts.context import Context, Source
@@ -48,7 +48,7 @@ def tables(**config):
     sources.append(Source("answers", "answers", method_in(answers)(AnswersConfig()), "answers"))
     trust = of_frames(frames, Clusters(), DEFAULTS, 0.95)
     context = Context("judge_prompts", frames, pl.DataFrame(), sources, 0.95, 200, 0, trust=trust)
-    analysis = judge_prompts.JudgePromptsAnalysis(judge_prompts.Config(**config))
+    analysis = JudgePromptsAnalysis(Config(**config))
     return [
         [dict(zip([c.name for c in table.columns], line, strict=True)) for line in table.rows]
         for table in analysis.summarise(context)
@@ -93,4 +93,4 @@ def test_a_run_without_a_judge_has_no_settings():
         "judge_prompts", {}, pl.DataFrame(), [Source("p", "p", PLAIN, "p")], 0.95, 9, 0
     )
     with pytest.raises(UsageError, match="no method of this recipe judges"):
-        judge_prompts.JudgePromptsAnalysis(judge_prompts.Config()).summarise(context)
+        JudgePromptsAnalysis(Config()).summarise(context)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analyses.human_labels import HumanLabelsAnalysis
+from orchestrator.analyses._few_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.methods import pairwise_ranking

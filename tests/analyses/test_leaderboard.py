@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.analyses.leaderboard import Config, LeaderboardAnalysis
+from orchestrator.analyses._orders import LeaderboardAnalysis
+from orchestrator.analyses._orders import LeaderboardConfig as Config
 from orchestrator.errors import UsageError
 from tests.analyses.published import context_of, gap, gaps
 from tests.tables import lines

@@ -4,7 +4,8 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.analyses.same_winner import Config, SameWinnerAnalysis
+from orchestrator.analyses._orders import SameWinnerAnalysis
+from orchestrator.analyses._orders import SameWinnerConfig as Config
 from orchestrator.errors import UsageError
 from tests.analyses.published import context_of, gap, gaps, ratings
 from tests.tables import lines

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.analyses.selective import SelectiveAnalysis
+from orchestrator.analyses._few_labels import SelectiveAnalysis
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import DatasetError, UsageError

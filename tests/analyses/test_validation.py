@@ -1,7 +1,8 @@
 import polars as pl
 import pytest
 
-from orchestrator.analyses.validation import Config, ValidationAnalysis
+from orchestrator.analyses._orders import ValidationAnalysis
+from orchestrator.analyses._orders import ValidationConfig as Config
 from orchestrator.errors import UsageError
 from tests.tables import by_name
 

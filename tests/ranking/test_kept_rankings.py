@@ -14,7 +14,7 @@ from orchestrator.statistics.results import Thresholds
 
 CODE = (
     "clusters.py", "tables.py", "ranking/analysis.py", "ranking/judged.py",
-    "statistics/ratings.py", "summaries/pointwise.py",
+    "statistics/ratings.py", "summaries/_scores.py",
 )  # fmt: skip
 SETTINGS: dict[str, Any] = {"confidence_level": 0.95}
 

@@ -10,7 +10,7 @@ from orchestrator.contracts.context import Context
 from orchestrator.frames import FrameFiles
 from orchestrator.runner.results import tables
 from orchestrator.runner.results.tables import Keeping
-from orchestrator.summaries.pointwise import PointwiseRatingSummary
+from orchestrator.summaries._scores import PointwiseRatingSummary
 from tests.crossed import LONG
 from tests.summaries import judged
 from tests.summaries.judged import around

@@ -78,7 +78,9 @@ def _part_text(part: pl.DataFrame, form: Literal["csv", "jsonl"], at: int) -> st
     if form == "csv":
         return harmless(part).write_csv(include_header=not at)
     # Hidden characters stand in JSON inside of strings only.
-    return _HIDDEN.sub(_as_json, part.write_ndjson())
+    return _HIDDEN.sub(
+        lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), part.write_ndjson()
+    )
 
 
 def write_text(path: Path, text: str) -> None:
@@ -91,10 +93,6 @@ def write_text(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Lone surrogates, which UTF-8 can't hold, are written out.
         files.write(path, text.encode(errors="backslashreplace"))
-
-
-def _as_json(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f")
 
 
 def harmless(frame: pl.DataFrame) -> pl.DataFrame:
