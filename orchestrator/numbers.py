@@ -229,6 +229,11 @@ def money(amount: float | None) -> str:
     return f"{amount:,.2f}"
 
 
+def spent(amount: float | None, *, at_least: bool) -> tuple[str, ...]:
+    """Money in words: `12.40 spent`, `at least 12.40 spent`; empty where no model has a price."""
+    return () if amount is None else (f"{'at least ' * at_least}{money(amount)} spent",)
+
+
 def money_of(amount: float, bound: float) -> str:
     """An amount and its bound with digits enough to tell them apart: `0.0119 of 0.012`."""
     exponent = Decimal(f"{bound:.4g}").normalize().as_tuple().exponent

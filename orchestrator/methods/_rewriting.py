@@ -106,7 +106,7 @@ class RewritingSettings(OfAnswersSettings):
             own = given.get(name)
             if own is None:
                 filled[name] = preset_has[name]
-            elif isinstance(own, dict):
+            elif isinstance(own, dict) and isinstance(preset_has[name], dict):
                 below = dict(preset_has[name])
                 if "temperature" in own:
                     # A temperature of one's own is that of all categories.

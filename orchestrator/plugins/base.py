@@ -6,8 +6,9 @@ import textwrap
 from itertools import pairwise
 from typing import Any, ClassVar, Generic, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_before_validator_function
 from typing_extensions import NoDefault, TypeVar
 
 # The base of settings whose fields are described by the strings below them.
@@ -21,6 +22,32 @@ class Settings(BaseModel):
     """Base of settings: frozen, unknown keys are faults, numbers are finite."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[BaseModel], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """The schema, whose numbers refuse `true`, of which pydantic makes 1."""
+
+        def number(value: object) -> object:
+            if isinstance(value, bool):
+                raise PydanticCustomError("no_number", "must be a number")
+            return value
+
+        schema = handler(source)
+        parts: list[object] = [schema]
+        for part in parts:  # grows
+            if isinstance(part, list):
+                parts += part
+            elif isinstance(part, dict) and part.get("type") not in ("int", "float"):
+                parts += part.values()
+            elif isinstance(part, dict) and "strict" not in part:
+                # Said of what is wrapped, so that settings in settings are wrapped once.
+                part["strict"] = False
+                inner: Any = part.copy()
+                part.clear()
+                part |= no_info_before_validator_function(number, inner)
+        return schema
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -13,7 +13,7 @@ import msgspec
 from orchestrator import numbers
 from orchestrator.report.brief_measures import of_tables
 from orchestrator.report.brief_rankings import of_rankings
-from orchestrator.report.progress import Completeness
+from orchestrator.report.progress import Completeness, Cost
 from orchestrator.report.questions import Check, Question, of_settings, of_style
 from orchestrator.report.text import in_command
 from orchestrator.report.words import Name, Phrase, Quote, names, phrase, plain
@@ -26,41 +26,6 @@ from orchestrator.tables import Table
 FORMAT: Final = 1
 _TABLES_ALONE: Final = "No method of this run ranks models; its tables are below."
 _NO_RESULTS: Final = "No results yet: no unit of a method that compares or scores answers is done."
-_SECONDS_PER_HOUR: Final = 3600
-
-
-class Cost(msgspec.Struct, frozen=True):
-    """Resources that all calls of a run have used.
-
-    Attributes:
-        requests: Sent, retries included.
-        prompt_tokens: In the requests.
-        completion_tokens: Generated.
-        hours: Time that calls ran.
-        money: In the recipe's currency; None where no model has a price.
-    """
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    hours: float = 0.0
-    money: float | None = None
-
-    def words(self) -> tuple[str, ...]:
-        """Return the amounts in words; empty where nothing was spent."""
-        if not self.requests:
-            return ()
-        return (
-            numbers.counted(self.requests, "request"),
-            f"{_tokens(self.prompt_tokens)} in",
-            f"{_tokens(self.completion_tokens)} out",
-            numbers.duration(self.hours * _SECONDS_PER_HOUR),
-            *(() if self.money is None else (f"{numbers.money(self.money)} spent",)),
-        )
-
-
-def _tokens(n: int) -> str:
-    return f"{numbers.compact(n)} {'token' if n == 1 else 'tokens'}"
 
 
 class Brief(msgspec.Struct, frozen=True):

@@ -249,9 +249,8 @@ def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
     ]
     if progress.elapsed_s > 0 and ended and progress.requests_sent:
         parts.append(f"{numbers.speed(ended / progress.elapsed_s)} requests/s")
-    if progress.money is not None:
-        parts.append(f"{numbers.money(progress.money)} spent in all calls")
-    return parts
+    spent = numbers.spent(progress.money, at_least=progress.at_least)
+    return [*parts, *(f"{said} in all calls" for said in spent)]
 
 
 def _limits(page: Page, models: Sequence[ModelProgress]) -> Iterator[RenderableType]:

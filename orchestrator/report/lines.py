@@ -95,7 +95,7 @@ class PlainPainter:
         parts = [*unit_parts(progress), *rate_parts(self._pace.total())]
         if not (progress.stopping or progress.paused):
             parts.append(f"ETA {numbers.duration(self._pace.eta_s())}")
-        parts += spent_parts(progress)
+        parts += numbers.spent(progress.money, at_least=progress.at_least)
         asked = [model for model in progress.models if model.state != "idle"]
         shown = foremost(asked, _MAX_MODELS)
         parts += map(self._model, shown)
@@ -158,11 +158,6 @@ def rate_parts(rates: Rates) -> list[str]:
         f"{numbers.speed(tokens_in)} tokens/s in",
         f"{numbers.speed(tokens_out)} out",
     ]
-
-
-def spent_parts(progress: Progress) -> list[str]:
-    """Money in words, where models have a price."""
-    return [] if progress.money is None else [f"{progress.money:,.2f} spent"]
 
 
 def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:

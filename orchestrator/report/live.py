@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator import numbers
-from orchestrator.report.lines import ranking_words, rate_parts, spent_parts, standing, unit_parts
+from orchestrator.report.lines import ranking_words, rate_parts, standing, unit_parts
 from orchestrator.report.page import (
     ACCENT,
     BAD,
@@ -207,7 +207,8 @@ def _above(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[T
         sent.append(f"{numbers.count(sum(progress.asks_copied.values()))} copied")
     if progress.asks_joined:
         sent.append(f"{numbers.count(progress.asks_joined)} joined")
-    yield from page.flow([*sent, *spent_parts(progress)], style=FAINT)
+    sent += numbers.spent(progress.money, at_least=progress.at_least)
+    yield from page.flow(sent, style=FAINT)
     if len(progress.stages) > 1:
         yield from _first(page, page.flow(_stage_parts(page, progress), style=FAINT))
 

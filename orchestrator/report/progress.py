@@ -13,6 +13,42 @@ TROUBLED: Final = ("down", "dead")
 """States of a model that is out of reach."""
 
 
+class Cost(msgspec.Struct):
+    """Resources that all calls of a run have used.
+
+    Attributes:
+        requests: Sent, retries included.
+        prompt_tokens: In the requests.
+        completion_tokens: Generated.
+        hours: Time that calls ran.
+        money: In the recipe's currency; None where no model has a price.
+        at_least: Whether `money` lacks tokens that a server did not say.
+    """
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    hours: float = 0.0
+    money: float | None = None
+    at_least: bool = False
+
+    def words(self) -> tuple[str, ...]:
+        """Return the amounts in words; empty where nothing was spent."""
+        if not self.requests:
+            return ()
+        return (
+            numbers.counted(self.requests, "request"),
+            f"{_tokens(self.prompt_tokens)} in",
+            f"{_tokens(self.completion_tokens)} out",
+            numbers.duration(self.hours * 3600),
+            *numbers.spent(self.money, at_least=self.at_least),
+        )
+
+
+def _tokens(n: int) -> str:
+    return f"{numbers.compact(n)} {'token' if n == 1 else 'tokens'}"
+
+
 class LimitProgress(msgspec.Struct, frozen=True):
     """Changes in this call of the limit on a model's requests in flight.
 
@@ -141,6 +177,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         paused: Whether it sends nothing until it is told to go on.
         rankings: Of the methods that compare models, as they form.
         money: Spent by all calls of this run; None where no model has a price.
+        at_least: Whether `money` lacks tokens that a server did not say.
     """
 
     run_dir: str
@@ -164,6 +201,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     rankings: tuple[RankingProgress, ...] = ()
     money: float | None = None
+    at_least: bool = False
 
     @property
     def units_left(self) -> int:

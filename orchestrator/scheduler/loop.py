@@ -38,7 +38,6 @@ class Link(msgspec.Struct, eq=False):
     n_workers: int = 0
     idle: deque[asyncio.Future[None]] = msgspec.field(default_factory=deque)
     timer: asyncio.TimerHandle | None = None
-    timer_at: float = 0.0
 
     def use(self, backend: Backend) -> None:
         """Send requests over this connection from now on."""
@@ -75,7 +74,7 @@ Connect = Callable[[str], Awaitable[Backend | Failure]]
 Leave = Callable[[str, Backend], Awaitable[None]]
 T = TypeVar("T")
 
-# What an event loop's timer may come too early.
+# What an event loop's timer may come too early, and what its own account of when may be off.
 _RESOLUTION_S = 1e-3
 
 _log = logging.getLogger(__name__)
@@ -402,11 +401,10 @@ class Scheduler:
 
     def _set_timer(self, link: Link) -> None:
         at = self._core.wake_at(link.model)
-        if at is None or (link.timer is not None and link.timer_at <= at):
+        if at is None or (link.timer is not None and link.timer.when() <= at + 2 * _RESOLUTION_S):
             return
         if link.timer is not None:
             link.timer.cancel()
-        link.timer_at = at
         link.timer = self._loop.call_at(at + _RESOLUTION_S, self._on_timer, link)
 
     def _on_timer(self, link: Link) -> None:

@@ -38,6 +38,11 @@ _GROWING: Final = frozenset((
 _INDEXED: Final = ("choices", "tool_calls")
 _HOLDING: Final = ("delta", "logprobs", "function")
 _ERROR_FIELDS: Final = ("error", "errors", "message", "detail", "msg", "base_resp")
+# How Azure and Gemini say that a prompt was filtered, beside no answer. A text that repeats it has
+# its quotes escaped.
+_MODERATED: Final = re.compile(
+    rb'"filtered"\s*:\s*true|"block_?reason"\s*:\s*["1-9]', re.IGNORECASE
+)
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -320,7 +325,10 @@ def error_in(body: bytes, secret: str) -> Failure:
         parsed = None
     if isinstance(parsed, dict) and any(map(parsed.get, _ERROR_FIELDS)):
         return failures.in_reply(parsed, secret)
-    return Failure("unparseable", f"the reply has no answer: {_start(body, secret)}")
+    said = f"the reply has no answer: {_start(body, secret)}"
+    if _MODERATED.search(body):
+        return Failure("moderation", said, permanent=True, status=200)
+    return Failure("unparseable", said)
 
 
 def field(name: str, kind: type[T]) -> Callable[[bytes, str], T | Failure]:

@@ -1,10 +1,13 @@
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
+from pydantic import ValidationError
 
 from orchestrator import plugins
+from orchestrator.plugins.base import Settings
 from orchestrator.recipe.load import available, load
 from orchestrator.recipe.source import parse_bytes
 from tools.recipe_reference import replaced
@@ -45,6 +48,26 @@ def test_the_file_for_editors_is_up_to_date(schema):
 
 def test_a_good_recipe_is_good(validator):
     validator.validate(RECIPE)
+
+
+@pytest.mark.usefixtures("schema")
+def test_true_is_no_number_in_any_settings():
+    kinds = [Settings]
+    for kind in kinds:  # grows
+        kinds += kind.__subclasses__()
+    numbers = [
+        (kind, name, given)
+        for kind in kinds
+        for name, field in kind.model_fields.items()
+        if re.search(r"\b(int|float)\b", str(field.annotation) + repr(field.annotation))
+        for given in (True, [True], {"a": True})
+    ]
+    assert len(numbers) > 100
+    for kind, name, given in numbers:
+        key = kind.model_fields[name].alias or name
+        with pytest.raises(ValidationError) as refused:
+            kind.model_validate({key: given})
+        assert key in [error["loc"][0] for error in refused.value.errors()], (kind, name)
 
 
 @pytest.mark.parametrize(

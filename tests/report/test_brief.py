@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from orchestrator.report.brief import Brief, Cost, brief
+from orchestrator.report.brief import Brief, brief
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.picture import forest
-from orchestrator.report.progress import Completeness
+from orchestrator.report.progress import Completeness, Cost
 from orchestrator.report.questions import Check
 from orchestrator.report.results import brief_markdown
 from orchestrator.report.text import safe_names

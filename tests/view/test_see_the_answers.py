@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import orchestrator
-from orchestrator.report.brief import Cost, brief
+from orchestrator.report.brief import brief
 from orchestrator.report.html.page import content
 from orchestrator.report.html.shell import terms
+from orchestrator.report.progress import Cost
 from tests.browser import IN_CHROMIUM, assert_no_fault
 from tests.conftest import ROOT
 from tests.report import hostile

@@ -181,6 +181,22 @@ def test_an_error_inside_the_answer_is_its_own(code, cause, permanent):
         assert "flagged: violence" in made.message
 
 
+@pytest.mark.parametrize("name", ["prompt_filter_results", "prompt_annotations"])
+@pytest.mark.parametrize("filtered", [True, False])
+def test_a_filtered_prompt_without_choices_is_moderation(name, filtered):
+    hate = {"hate": {"filtered": filtered, "severity": "high"}}
+    azure = {"choices": [], name: [{"prompt_index": 0, "content_filter_results": hate}]}
+    gemini = {"promptFeedback": {"blockReason": "SAFETY"}} if filtered else {}
+    # Repeated in a text, it says nothing of this prompt.
+    echo = {"choices": [], "id": json.dumps({"filtered": True})}
+    for said in (azure, gemini, echo):
+        body = json.dumps(said).encode()
+        wanted = "moderation" if filtered and said is not echo else "unparseable"
+        for made in (replies.generation(body, Reading()), choice_from_top(body, labels("A", "B"))):
+            assert isinstance(made, Failure)
+            assert (made.cause, made.permanent) == (wanted, wanted == "moderation")
+
+
 def judged(content="A", reason="length", listed=None, **message):
     top = listed or [("A", -0.2), ("B", -2.0)]
     entry = {"token": top[0][0], "logprob": top[0][1]}

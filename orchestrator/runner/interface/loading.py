@@ -18,7 +18,7 @@ from orchestrator.report.display import Display
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.event_loop import DeferredInterrupts
 from orchestrator.runner.interface.result import Result
-from orchestrator.runner.planning.budget import money_spent
+from orchestrator.runner.planning.budget import budget_spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.similar_items import notes_on_frame
 from orchestrator.runner.planning.stopping import read_orders
@@ -127,12 +127,14 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
         shown.note(line)
     orders = read_orders(store)
     done = completeness(store, frames, opened.n_not_needed)
+    budget = budget_spent(prepared, store)
     progress = ended.progress or Progress(
         run_dir=str(directory.path),
         units_total=done.total,
         units_stored=done.ended,
         units_not_needed=done.not_needed,
-        money=money_spent(prepared, store),
+        money=budget.money,
+        at_least=budget.spent.at_least,
     )
     n_before = max(0, done.failed - progress.units_failed)
     progress = msgspec.structs.replace(progress, units_failed_before=n_before)

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.context import Context, answers_of, roles_in
 from orchestrator.disk import paths
@@ -17,9 +19,9 @@ from orchestrator.frames import FrameFiles
 from orchestrator.gates import Decision
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import of_frames, thresholds_of
-from orchestrator.report.brief import Brief, Cost, brief
+from orchestrator.report.brief import Brief, brief
 from orchestrator.report.gate import gate_junit, gate_markdown, gate_value
-from orchestrator.report.progress import Completeness
+from orchestrator.report.progress import Completeness, Cost
 from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision
@@ -305,13 +307,8 @@ class Result:
             return None
         models = self.settings.get("models", {}).values()
         is_priced = any(any((one.get("price") or {}).values()) for one in models)
-        return Cost(
-            requests=spent.requests,
-            prompt_tokens=spent.prompt_tokens,
-            completion_tokens=spent.completion_tokens,
-            hours=spent.hours,
-            money=spent.money if is_priced else None,
-        )
+        cost = msgspec.convert(spent, Cost, from_attributes=True)
+        return cost if is_priced else msgspec.structs.replace(cost, money=None)
 
     def to_markdown(self) -> str:
         """Return the rankings and tables as Markdown, as `orchestrator report` writes them.

@@ -35,6 +35,7 @@ from orchestrator.ask import (
 from orchestrator.errors import UsageError
 from orchestrator.recipe import schema
 from orchestrator.records import Choice, Failure, Generation, Outcome, Rewards, Scored
+from orchestrator.report.progress import Cost
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.scheduler.ready import Admission
 from orchestrator.store import Store, damaged
@@ -62,25 +63,17 @@ class Most(msgspec.Struct, frozen=True):
     money: float = 0.0
 
 
-class Spent(msgspec.Struct):
+class Spent(Cost):
     """Resources that a run has spent so far; kept in the store between calls.
 
     Attributes:
-        requests: Sent.
-        prompt_tokens: Read by servers.
-        completion_tokens: Generated.
-        money: For these tokens and for `lost`.
-        hours: Of all calls.
+        money: For the tokens and for `lost`, also where no model has a price.
         lost: What requests may have taken that were in flight when a call was killed.
         pledged: The most that may be spent until this is written again; zeros when nothing is in
             flight.
     """
 
-    requests: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
     money: float = 0.0
-    hours: float = 0.0
     lost: Most = Most()
     pledged: Most = Most()
 
@@ -113,7 +106,7 @@ def token_counts(outcome: Outcome | Failure) -> tuple[int, int]:
     Each call of a choice reads the prompt and generates one token.
     """
     match outcome:
-        case Generation():
+        case Generation() | Failure():
             return outcome.n_prompt_tokens, outcome.n_completion_tokens
         case Scored():
             return outcome.n_prompt_tokens + int(outcome.token_ids.size), 0
@@ -121,8 +114,6 @@ def token_counts(outcome: Outcome | Failure) -> tuple[int, int]:
             return outcome.n_prompt_tokens * outcome.n_requests, outcome.n_requests
         case Rewards():
             return outcome.n_prompt_tokens, 0
-        case Failure():
-            return outcome.n_prompt_tokens, outcome.n_completion_tokens
         case _:
             return 0, 0
 
@@ -145,9 +136,6 @@ class Budget:
         self.spent = spent
         self._prices = prices
         self._hours_before = spent.hours
-        self._is_pledging = any(
-            bound is not None for bound in (bounds.requests, bounds.tokens, bounds.money)
-        )
         self._is_reserving = bounds.tokens is not None or bounds.money is not None
         self._reserves: dict[bytes, Most] = {}
         self._reserved_tokens = 0
@@ -158,7 +146,7 @@ class Budget:
         self._calls: dict[str, int] = {}
         self._silent: set[str] = set()
         self._stopped_by = ""
-        self._too_much: Most | None = None
+        self._too_much = Most()
 
     def admit(self, request: Request, elapsed_s: float) -> Admission:
         """Count a request and reserve what it may take at most, if it may be sent.
@@ -184,15 +172,14 @@ class Budget:
         if self._stopped_by:
             return Admission.STOP
         self.spent.requests += 1
-        if self._is_pledging:
-            bounds, now, pledged = self._bounds, self._most_by_now, self.spent.pledged
-            if any(
-                getattr(bounds, name) is not None and getattr(now, name) > getattr(pledged, name)
-                for name in Most.__struct_fields__
-            ):
-                # What may be spent by now is not on the disk yet.
-                self.pledge()
-                self._keep(self.spent)
+        bounds, now, pledged = self._bounds, self._most_by_now, self.spent.pledged
+        if any(
+            getattr(bounds, name) is not None and getattr(now, name) > getattr(pledged, name)
+            for name in Most.__struct_fields__
+        ):
+            # What may be spent by now is not on the disk yet.
+            self.pledge()
+            self._keep(self.spent)
         return Admission.SEND
 
     def pledge(self, *, is_ending: bool = False) -> None:
@@ -231,21 +218,23 @@ class Budget:
 
     def receive(self, request: Request, outcome: Outcome | Failure) -> tuple[int, int]:
         """Count the tokens of an outcome and return them: of the prompt, and generated."""
-        prompt_tokens, completion_tokens = token_counts(outcome)
-        counted = self._counted(request.ask, outcome, prompt_tokens, completion_tokens)
+        said = token_counts(outcome)
         spent, model = self.spent, request.ask.model
+        most = self._counted(request.ask, outcome, *said)
+        counted = most if self._is_reserving else said
         spent.prompt_tokens += counted[0]
         spent.completion_tokens += counted[1]
         price = self._prices.get(model)
         if price is not None:
             spent.money += price.of(*counted)
+            spent.at_least |= price.of(*counted) < price.of(*most)
         if self._is_reserving:
             if isinstance(outcome, Choice):
                 self._calls[model] = max(self._calls.get(model, 0), outcome.n_requests)
             if isinstance(outcome, Generation | Choice | Rewards):
                 added = outcome.n_prompt_tokens - _allowed(request.ask)
                 self._added[model] = max(self._added.get(model, _TEMPLATE_TOKENS), added)
-        return prompt_tokens, completion_tokens
+        return said
 
     def words(self) -> str:
         """The bound that stopped the run, with what is spent now."""
@@ -258,11 +247,12 @@ class Budget:
             case "tokens":
                 said = f"budget.tokens: {spent.tokens} of {bounds.tokens} used"
                 lost = f"{spent.lost.tokens}" if spent.lost.tokens else ""
-                more = f"take up to {self._next.tokens}"
+                more = f"take up to {self._too_much.tokens}"
             case "money":
-                said = f"budget.money: {numbers.money_of(spent.money, bounds.money or 0.0)} spent"
+                money = numbers.money_of(spent.money, bounds.money or 0.0)
+                said = f"budget.money: {'at least ' * spent.at_least}{money} spent"
                 lost = numbers.money(spent.lost.money) if spent.lost.money else ""
-                more = f"cost up to {numbers.money(self._next.money)}"
+                more = f"cost up to {numbers.money(self._too_much.money)}"
             case _:
                 return ""
         if lost:
@@ -283,10 +273,6 @@ class Budget:
         """Time that is left, in seconds; None without a bound."""
         hours = self._bounds.hours
         return None if hours is None else max(0.0, hours - self.spent.hours) * 3600.0
-
-    @property
-    def _next(self) -> Most:
-        return self._too_much or Most()
 
     def _reached(self) -> str:
         """The bound that is reached; empty while there is room."""
@@ -315,7 +301,7 @@ class Budget:
     ) -> tuple[int, int]:
         """Tokens of an outcome; as many as there can be where the server does not say."""
         is_read = not isinstance(outcome, Failure) or outcome.cause in _BILLED
-        if not is_read or not self._is_reserving:
+        if not is_read or not (self._is_reserving or ask.model in self._prices):
             return n_prompt, n_completion
         most_prompt, most_completion = self._most_tokens(ask)
         unsaid = n_prompt == 0 and most_prompt > 0
@@ -329,7 +315,7 @@ class Budget:
                 logprobs, text = outcome.logprobs, outcome.thinking + outcome.text
                 n_written = _n_bytes([text]) if logprobs is None else len(logprobs)
                 n_completion = min(most_completion, n_written)
-        if unsaid and ask.model not in self._silent:
+        if unsaid and self._is_reserving and ask.model not in self._silent:
             self._silent.add(ask.model)
             _log.warning(
                 "%s does not say how many tokens it takes: for the budget they are counted by the "
@@ -436,9 +422,9 @@ def shares(recipe: schema.Recipe, n: int, n_at_once: int) -> list[str]:
     return found
 
 
-def money_spent(prepared: Prepared, store: Store) -> float | None:
-    """Return what all calls have spent; None where no model has a price."""
-    return Budget(schema.Budget(), _spent(store), _prices(prepared)).money
+def budget_spent(prepared: Prepared, store: Store) -> Budget:
+    """Return what all calls have spent, without bounds."""
+    return Budget(schema.Budget(), _spent(store), _prices(prepared))
 
 
 def _prices(prepared: Prepared) -> dict[str, schema.Price]:
@@ -475,7 +461,7 @@ def add_spent(texts: Mapping[Path, str | None]) -> str | None:
         for part in zip(*(msgspec.structs.astuple(one.lost) for one in ended), strict=True)
     )
     sums: dict[str, Any] = {name: sum(getattr(one, name) for one in ended) for name in amounts}
-    total = Spent(**sums, lost=Most(*lost))
+    total = Spent(**sums, lost=Most(*lost), at_least=any(one.at_least for one in ended))
     return msgspec.json.encode(total).decode()
 
 

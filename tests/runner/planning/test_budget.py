@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -15,7 +16,7 @@ from orchestrator.contracts.method import Combination
 from orchestrator.recipe import schema
 from orchestrator.recipe.schema import Price
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, labels
-from orchestrator.runner.planning.budget import Budget, Most, Spent, token_counts
+from orchestrator.runner.planning.budget import Budget, Most, Spent, add_spent, token_counts
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.ready import Admission
 from tests.core.fakes import plan, row
@@ -273,6 +274,19 @@ def test_tokens_that_are_not_reported_count_as_many_as_they_can_be(outcome, coun
     spent = budget.spent
     assert (spent.prompt_tokens, spent.completion_tokens) == (2 * counted[0], 2 * counted[1])
     assert len(caplog.messages) == (outcome.n_prompt_tokens == 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1), st.booleans())
+def test_without_a_bound_tokens_that_are_not_reported_make_the_money_a_lower_bound(counts, fails):
+    budget = Budget(schema.Budget(), Spent(), PRICES)
+    for counted in counts:
+        failed = Failure("no_answer", "cut", n_prompt_tokens=counted[0], n_completion_tokens=1)
+        budget.receive(generate(), failed if fails else Generation("a", "stop", *counted))
+    unsaid = any(n == 0 or (m == 0 and not fails) for n, m in counts)
+    merged = add_spent({Path("a"): msgspec.json.encode(budget.spent).decode()}) or ""
+    assert msgspec.json.decode(merged, type=Spent).at_least is unsaid
+    (shown,) = numbers.spent(budget.money, at_least=budget.spent.at_least)
+    assert shown.startswith("at least ") is unsaid
 
 
 @given(st.integers(1, 9999), st.integers(-6, 2))
