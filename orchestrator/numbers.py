@@ -224,7 +224,7 @@ def money(amount: float | None) -> str:
     """An amount in the recipe's currency: `12.40`; UNDEFINED where a price is not known."""
     if amount is None or math.isnan(amount):
         return UNDEFINED
-    if 0 < amount < _SMALL_MONEY:
+    if 0 < amount < _SMALL_MONEY or amount >= 1e15:
         return f"{amount:.2g}"
     return f"{amount:,.2f}"
 
@@ -236,6 +236,8 @@ def spent(amount: float | None, *, at_least: bool) -> tuple[str, ...]:
 
 def money_of(amount: float, bound: float) -> str:
     """An amount and its bound with digits enough to tell them apart: `0.0119 of 0.012`."""
+    if max(amount, bound) >= 1e15:
+        return f"{amount:.4g} of {bound:.4g}"
     exponent = Decimal(f"{bound:.4g}").normalize().as_tuple().exponent
     n_digits = min(12, -exponent) if isinstance(exponent, int) else 0
     n_more = n_digits + 1 if n_digits > 1 else 2

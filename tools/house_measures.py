@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_071,
     "functions with `Any` in the signature": 223,
-    "lines": 102_051,
+    "lines": 102_055,
     "files": 412,
     "distinct names": 3_993,
     "value classes": 533,

@@ -243,10 +243,11 @@ def _open_copy(path: Path, copy: Path) -> tuple[sqlite3.Connection, bool]:
         return schema.connect_damaged(copy), was_restored
     except OSError as error:
         raise StoreError(f"{copy} cannot be written: {error.strerror or error}") from error
-    except schema.OtherVersionError:
-        raise
+    except schema.OtherVersionError as error:
+        raise schema.OtherVersionError(str(error).replace(copy.name, path.name)) from error
     except (StoreError, RunDirectoryError) as error:
-        raise StoreError(f"{error}. None of it can be read; start again with --fresh") from error
+        said = str(error).replace(copy.name, path.name)
+        raise StoreError(f"{said}. None of it can be read; start again with --fresh") from error
 
 
 def _fill_up(path: Path) -> None:

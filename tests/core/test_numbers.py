@@ -72,6 +72,8 @@ TABLE = [
     (numbers.money, (0.0,), "0.00"),
     (numbers.money, (0.00123,), "0.0012"),
     (numbers.money, (None,), UNDEFINED),
+    (numbers.money, (1e308,), "1e+308"),
+    (numbers.money_of, (5.0, 1e308), "5 of 1e+308"),
 ]
 
 

@@ -176,3 +176,9 @@ def test_frames_that_are_no_mapping_are_damage(path: Path, value) -> None:
         values.put(connection, {"frames": value})
     assert salvage(path).values_lost == ("frames",)
     assert held(path) == N
+
+
+def test_an_empty_store_is_named_by_its_own_path(tmp_path):
+    (tmp_path / "store.sqlite").touch()
+    with pytest.raises(StoreError, match=r"store\.sqlite is empty: no run has been started there"):
+        salvage(tmp_path / "store.sqlite")
