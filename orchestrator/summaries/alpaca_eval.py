@@ -73,7 +73,8 @@ class Difficulties:
     def __init__(self, settings: LengthControl, items: pl.DataFrame) -> None:
         rows = None if settings.gamed is None else _rows(settings.gamed)
         self.gamed = None if rows is None else _gamed(rows)
-        self._found = _by_key(settings, rows or ())
+        given = (rows or ()) if settings.difficulties is None else _rows(settings.difficulties)
+        self._found = {_key(row): _number(row, _DIFFICULTY) for row in given}
         places = items["place"] if "place" in items.columns else [None] * len(items)
         self._names: dict[str, tuple[Key, ...]] = {
             item: (("item", item), ("index", str(place)), ("instruction", prompt))
@@ -94,11 +95,6 @@ class Difficulties:
         if missing:
             raise StatisticsError(f"{missing:,} of {len(values):,} judged items have no difficulty")
         return np.array(values, dtype=np.float64)
-
-
-def _by_key(settings: LengthControl, gamed: Rows) -> dict[Key, float]:
-    rows = gamed if settings.difficulties is None else _rows(settings.difficulties)
-    return {_key(row): _number(row, _DIFFICULTY) for row in rows}
 
 
 def _gamed(rows: Rows) -> Floats:

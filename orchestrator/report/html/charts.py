@@ -242,12 +242,6 @@ def _matrix(picture: Picture) -> _Chart:
     return drawn
 
 
-def _labelled(order: Sequence[str]) -> list[str]:
-    """Return the bars that have a label on the axis: all, or some of those of a fine scale."""
-    step = next(n for n in (1, 10, 20, 50, len(order)) if len(order) <= n * _MOST_LABELS)
-    return list(order[::step])
-
-
 def _bars(picture: Picture) -> _Chart:
     options = picture.options
     y = alt.Y("value:Q", title=None if picture.groups else picture.y, axis=alt.Axis(tickCount=3))
@@ -260,9 +254,10 @@ def _bars(picture: Picture) -> _Chart:
     else:
         # Words below each other: side by side those of neighbouring bars would collide.
         order = list(options["order"])
-        axis = alt.Axis(
-            labelAngle=0, grid=False, labelExpr="split(datum.label, ' ')", values=_labelled(order)
-        )
+        # Of a fine scale only some bars have a label.
+        step = next(n for n in (1, 10, 20, 50, len(order)) if len(order) <= n * _MOST_LABELS)
+        words = "split(datum.label, ' ')"
+        axis = alt.Axis(labelAngle=0, grid=False, labelExpr=words, values=order[::step])
         x = alt.X("x:N", sort=order, title=title, axis=axis)
         encoded = {"x": x}
     bars: alt.Chart = (

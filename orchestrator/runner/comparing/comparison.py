@@ -262,7 +262,9 @@ def compare(
         for table in (changed_table(changes, chosen, _SHOWN_CHANGES), settings_table(sides))
         if table is not None
     ]
-    notes = [*_run_notes(sides), *common_notes(sides, common), *match_notes(sides)]
+    incomplete = ((side.label, side.result.completeness.words()) for side in sides)
+    notes = [f"{label}: {warning}" for label, warning in incomplete if warning]
+    notes += [*common_notes(sides, common), *match_notes(sides)]
     return Comparison(
         runs=tuple(_about(side, common) for side in sides),
         by=chosen,
@@ -337,11 +339,6 @@ def _about(side: Side, common: Common) -> dict[str, Any]:
         "n_alone": len(alone),
         "items_alone": list(alone[:_MOST_ALONE]),
     }
-
-
-def _run_notes(sides: Sequence[Side]) -> list[str]:
-    found = ((side.label, side.result.completeness.words()) for side in sides)
-    return [f"{label}: {warning}" for label, warning in found if warning]
 
 
 def _difference_tables(

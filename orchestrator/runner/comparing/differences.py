@@ -414,12 +414,6 @@ def common_notes(sides: Sequence[Side], common: Common) -> list[str]:
     return notes
 
 
-def settings_that_differ(sides: Sequence[Side]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the settings that are not the same in all runs: path, and the value in each."""
-    found = _differing([side.result.settings for side in sides], "")
-    return list(found)[:_MOST_SETTINGS]
-
-
 def _differing(values: Sequence[object], path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Descend where all values are mappings or lists; a part that only some have is one setting."""
     if all(isinstance(value, Mapping) for value in values):
@@ -450,7 +444,7 @@ def _in_words(value: object) -> str:
 
 def settings_table(sides: Sequence[Side]) -> Table | None:
     """Return the settings that differ as a table; None for none."""
-    found = settings_that_differ(sides)
+    found = list(_differing([side.result.settings for side in sides], ""))[:_MOST_SETTINGS]
     if not found:
         return None
     columns = [Column("setting"), *(Column(side.label) for side in sides)]
