@@ -32,9 +32,9 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_071,
     "functions with `Any` in the signature": 223,
-    "lines": 102_055,
+    "lines": 102_036,
     "files": 412,
-    "distinct names": 3_993,
+    "distinct names": 3_989,
     "value classes": 533,
     "fields of value classes": 2_523,
     "pairs of value classes that share 60 % of their fields": 17,
