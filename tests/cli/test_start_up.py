@@ -152,5 +152,5 @@ def test_a_shard_of_several_imports_nothing_of_results(recipe, monkeypatch):
     assert "orchestrator.runner.session.session" in modules
     assert modules.isdisjoint({
         "polars", "orchestrator.runner.interface.result", "orchestrator.runner.results.frames",
-        "orchestrator.runner.comparing.gating", "orchestrator.report.calls",
+        "orchestrator.runner.comparing.gating", "orchestrator.report.results",
     })  # fmt: skip
