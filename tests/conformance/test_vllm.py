@@ -62,7 +62,7 @@ def spoilt(reply):
 
 
 async def test_the_v1_runner_spoils_alternatives_beside_requests_for_ids(raw):
-    """Hold the fault for which labels are forced or gated; when it is gone, so may `gate` be."""
+    """Hold the fault for which labels are forced; when it is gone, so may `gate` be."""
     ordinary = [chat(top_logprobs=5, max_tokens=8)] * N
     exact = [chat(logprob_token_ids=[40, 41], max_tokens=8)]
     # One of each kind in turn, and again: only those that share a step of the server are spoilt.
@@ -89,15 +89,15 @@ async def test_requests_without_alternatives_are_not_spoilt_beside_requests_for_
         np.testing.assert_allclose(numbers(reply), numbers(alone[0]), atol=1e-4)
 
 
-@pytest.mark.parametrize(("raw", "how"), [(True, "forced"), (False, "token_ids")])
+@pytest.mark.parametrize(("raw", "how"), [(True, "+forced"), (False, "")])
 async def test_labels_that_are_not_listed_spoil_nothing(server, raw, how):
-    """Forced draws, or ids behind the gate, among draws that list alternatives: all as alone."""
+    """Forced draws, or none where numbers are processed, among draws that list alternatives."""
     draw = GenerateAsk("m", PROMPT, Sampling(max_tokens=8), top_logprobs=5)
     choose = ChooseAsk("m", PROMPT, SYMBOLS)
     async with server.connected(settings={"raw_logprobs": raw}) as backend:
         drawn_alone = known(await backend.generate(draw, 1))
         chosen_alone = known(await backend.choose(choose))
-        assert chosen_alone.method == f"vllm.top_logprobs+{how}"
+        assert chosen_alone.method == f"vllm.top_logprobs{how}"
         async with asyncio.TaskGroup() as group:
             draws = [group.create_task(backend.generate(draw, 1)) for _ in range(N)]
             choices = [group.create_task(backend.choose(choose)) for _ in range(N)]
