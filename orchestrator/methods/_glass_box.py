@@ -87,7 +87,7 @@ def values_of(names: Iterable[str], seen: Observed) -> Values:
 
 
 def bound_values(seen: Observed, vocabulary: int | None) -> Values:
-    """Between what Softmax-Ent must lie, from the most likely tokens."""
+    """Return bounds of Softmax-Ent, by the most likely tokens."""
     if seen.top is None or not seen.top.logprobs.size:
         return dict.fromkeys(OF_BOUNDS)
     low, high = entropy_bounds(seen.top.logprobs, vocabulary)

@@ -178,7 +178,7 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
     published_as: ClassVar[str]
     """Name of the harness in plans."""
     forms: ClassVar[Sequence[Format]]
-    """How its own wordings ask for a rating, and for a winner."""
+    """Formats of verdicts under its own wordings: of a rating, then of a winner if it compares."""
     frame = "verdicts"
     unit_columns: ClassVar[Columns] = typed(
         "item category: str | turn: i64 | judge model model_a model_b: str"

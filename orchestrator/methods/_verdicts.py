@@ -62,7 +62,7 @@ def after_thinking(text: str) -> int | None:
 def last_verdict(
     text: str, labels: tuple[Label, ...], begin: int = 0, *, ended: bool = True
 ) -> tuple[int, int] | None:
-    """Which label is the last in a text from `begin` on, and where it begins.
+    """Return the index of the last label in a text from `begin` on, and the place of the label.
 
     `ended` says that the text was not cut off.
     """

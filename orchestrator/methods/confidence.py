@@ -387,7 +387,7 @@ def _comparing(config: Config, model: str, samples: SampleSettings, draw: str) -
 def _is_true(
     config: Config, model: str, question: str, answer: str, brainstormed: Sequence[str]
 ) -> ChooseAsk:
-    """Is the answer true? As Kadavath et al. ask in sections 4.1 and 4.2, for chat models."""
+    """Ask if an answer is true, as Kadavath et al. in sections 4.1 and 4.2, but for chat models."""
     kind = "possible" if brainstormed else "proposed"
     # The paper's answer is one of the ideas, and Farquhar et al. list it behind their samples.
     ideas = "\n".join([*brainstormed, answer])
@@ -405,7 +405,7 @@ def _is_true(
 
 
 def _entailment(model: str, question: str, one: str, other: str) -> ChooseAsk:
-    """Does an answer entail another? As Farquhar et al. ask, by letters."""
+    """Ask if an answer entails another, as Farquhar et al., but by letters."""
     return ChooseAsk(
         model,
         _asked(
