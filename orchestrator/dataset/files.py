@@ -87,12 +87,14 @@ def _unreadable(
     source: object, shown: str, own: bytes, form: str, error: Exception
 ) -> DatasetError:
     """A file that is not what its name says, or damaged; `own` begins each file of the form."""
-    said = f"not readable as {form}: {str(error).partition(chr(10))[0]}"
-    if isinstance(source, Path) and source.is_file():
-        with source.open("rb") as file:
-            begin = file.read(64)
-        said = (not begin.startswith(own) and other_form(begin)) or said
-    return DatasetError(f"{shown}: {said}")
+    for path in source if isinstance(source, list) else [source]:
+        if isinstance(path, Path) and path.is_file():
+            with path.open("rb") as file:
+                begin = file.read(64)
+            if not begin.startswith(own) and (said := other_form(begin)):
+                return DatasetError(f"{shown if path is source else path}: {said}")
+    message = str(error).partition("\n")[0]
+    return DatasetError(f"{shown}: not readable as {form}: {message}")
 
 
 def _opened(path: Path, shown: str, sheet: str | None) -> Rows:

@@ -194,7 +194,7 @@ _MAGIC: Final = (
     (b"PAR1", "a Parquet file; name it .parquet"),
     (b"\xff\xfe", "UTF-16 text; save the file as UTF-8"),
     (b"\xfe\xff", "UTF-16 text; save the file as UTF-8"),
-    (b"version https://git-lfs", "a pointer of Git LFS, not the file; get that with: git lfs pull"),
+    (b"version https://git-lfs", "only a pointer; fetch the file with: git lfs pull"),
     (b"<!doctype html", "a web page, not the file; look at where it was downloaded from"),
     (b"<html", "a web page, not the file; look at where it was downloaded from"),
 )

@@ -219,9 +219,6 @@ def _usual(word: str) -> str:
     return next((split for split, words in _KEYWORDS.items() if lower in words), "")
 
 
-_POINTER: Final = b"version https://git-lfs.github.com/spec/"
-
-
 class Config(FolderSettings):
     """Settings of `folder`."""
 
@@ -258,10 +255,6 @@ class FolderKind(DatasetKind[Config]):
         splits = configs[one_of(configs, self.config.config, "config", shown, usual)]
         name = one_of(splits, self.config.split, "split", shown, ("test",))
         split = splits[name]
-        for file in split.files:
-            with file.open("rb") as opened:
-                if opened.read(len(_POINTER)) == _POINTER:
-                    raise DatasetError(f"{file}: only a pointer; fetch the file with: git lfs pull")
         files = list(split.files)
         rows = joined_rows(files, f"{shown} ({name})" if len(files) > 1 else str(files[0]))
         if split.n_rows is not None and split.n_rows != len(rows):

@@ -176,13 +176,16 @@ def test_a_readme_without_front_matter_is_just_text(write):
     assert prompts(folder) == ["x"]
 
 
-def test_a_pointer_of_git_lfs_is_no_data(write):
-    folder = write("other.txt")
-    (folder / "test.parquet").write_text(
-        "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
-    )
-    with pytest.raises(DatasetError, match="only a pointer; fetch the file with: git lfs pull"):
-        opened(folder)
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
+@pytest.mark.parametrize("n_right", [0, 1])
+def test_a_pointer_of_git_lfs_is_no_data(write, tmp_path, suffix, n_right):
+    for number in range(n_right):
+        write(f"test-{number}.{suffix}", "x")
+    pointer = tmp_path / f"test-9.{suffix}"
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    said = rf"test-9\.{suffix}: only a pointer; fetch the file with: git lfs pull"
+    with pytest.raises(DatasetError, match=said):
+        opened(tmp_path)
 
 
 def test_folders_without_data_say_what_is_expected(tmp_path):
