@@ -1,6 +1,6 @@
 """Pointwise judgments: score distributions of single answers, and what two of them say.
 
-Scores 1..K are put on the support 0..1. Comparisons are in [-1, 1]; positive: answer 1 is better.
+Comparisons take K scores as 0..K-1 and are in [-1, 1]; positive: answer 1 is better.
 
 Source: Wang, Zhang and Choi 2025, arXiv 2503.03064, and their released inference formulas.
 """
@@ -17,7 +17,7 @@ from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats, Ints
 
 SPREAD_GUARD: Final = 1e-3
-"""Denominator at or below which two certain, equal scores are called a tie."""
+"""Denominator, with K scores on 0..1, at or below which two certain, equal ones are a tie."""
 
 QUANTILE_TOLERANCE: Final = 1e-12
 
