@@ -57,9 +57,19 @@ BY_BENCHMARK: Final = {"mt_bench": MT_BENCH, "align_bench": ALIGN_BENCH}
 _Temperature = Annotated[float, Field(ge=0)]
 
 
-def pairs_by_judge(candidates: Sequence[str], judges: Sequence[str]) -> list[Combination]:
-    """Every pair of candidates with every judge, a judge's pairs together."""
-    return [Combination(pair, judge) for judge in judges for pair in combinations(candidates, 2)]
+def pairs_by_judge(
+    candidates: Sequence[str], judges: Sequence[str], baseline: str | None = None
+) -> list[Combination]:
+    """Return every pair of candidates with every judge, a judge's pairs together.
+
+    With a baseline these are the pairs of it and each other candidate, which comes first.
+    """
+    pairs = (
+        list(combinations(candidates, 2))
+        if baseline is None
+        else [(model, baseline) for model in candidates if model != baseline]
+    )
+    return [Combination(pair, judge) for judge in judges for pair in pairs]
 
 
 class Drawing(Settings):

@@ -30,6 +30,7 @@ from orchestrator.methods._drawing import (
     OfAnswersSettings,
     Turn,
     converse,
+    pairs_by_judge,
     questions,
     with_baseline,
 )
@@ -74,9 +75,6 @@ def is_switched(instruction: str, seed: int = SEED) -> bool:
     drawn = Random(f"is_switched_outputs{instruction}{seed}")  # noqa: S311 (as published)
     return drawn.choices([False, True], k=1)[0]
 
-
-"""`preference` is in [1, 2], above 1.5 for the model; with both orders it is their mean, and
-`preference_baseline_first` that of one order alone."""
 
 WHERE: Final = (
     "AlpacaEval's is alpaca_eval_clf.txt in src/alpaca_eval/evaluators_configs of the "
@@ -151,7 +149,11 @@ class Config(OfAnswersSettings):
 
 
 class AlpacaEval(OfAnswers[Config]):
-    """A judge's probabilities say how much a model is preferred to a baseline."""
+    """A judge's probabilities say how much a model is preferred to a baseline.
+
+    `preference` is in [1, 2], above 1.5 for the model; with both orders it is their mean, and
+    `preference_baseline_first` that of one order alone.
+    """
 
     cites = ("dubois2024length",)
     version = 2
@@ -166,13 +168,7 @@ class AlpacaEval(OfAnswers[Config]):
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Every model with the baseline, with every judge."""
-        config = self.config
-        return [
-            Combination((model, config.baseline), judge)
-            for judge in config.judges
-            for model in candidates
-            if model != config.baseline
-        ]
+        return pairs_by_judge(candidates, self.config.judges, self.config.baseline)
 
     @property
     def answering(self) -> tuple[ModelName, ...] | None:

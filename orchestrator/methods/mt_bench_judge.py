@@ -23,7 +23,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from orchestrator.judgment.harness.mt_bench import NEEDS_REFERENCE
-from orchestrator.methods._drawing import with_baseline
+from orchestrator.methods._drawing import pairs_by_judge, with_baseline
 from orchestrator.methods._formats import FASTCHAT_RATING, FASTCHAT_WINNER
 from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
 from orchestrator.plugin import (
@@ -112,15 +112,9 @@ class MTBenchJudge(HarnessJudge[Config]):
 
     def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
         """Every model, or every pair (or every model with the baseline), with every judge."""
-        baseline = self.config.baseline
-        if baseline is None:
+        if self.config.baseline is None:
             return super().combinations(candidates)
-        return [
-            Combination((model, baseline), judge)
-            for judge in self.judges
-            for model in candidates
-            if model != baseline
-        ]
+        return pairs_by_judge(candidates, self.judges, self.config.baseline)
 
     @property
     def answering(self) -> tuple[ModelName, ...] | None:
