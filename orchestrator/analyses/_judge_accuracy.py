@@ -77,7 +77,7 @@ _MODES: Final = {
     name: f"mode_{name.rpartition('_')[2]}" for name in PAIRWISE if not name.startswith("mode")
 } | dict.fromkeys(("margin", "davidson"), "mode_pre")
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
-_COLUMNS: Final = table_columns(
+_SETTINGS: Final = table_columns(
     "setting | verdict | on the labels: percent | flips: percent | decided: count",
     "missing: count | accuracy: percent | judgments: count",
 )
@@ -210,7 +210,7 @@ def _errors(settings: Sequence[Judged], context: Context) -> Table:
     return make_table("judge_accuracy.errors", title, columns, lines, notes=notes)
 
 
-_COMPARED: Final = table_columns(
+_DIFFERENCES: Final = table_columns(
     "setting | first | second | difference: signed 3 | p: p | p (Holm): p"
 )
 
@@ -323,7 +323,7 @@ def _comparison_table(
         "difference: first accuracy minus second, on shared pairs; interval over prompts; p: "
         "by flipping signs of prompts"
     ]
-    return make_table(key, title, _COMPARED, lines, notes=notes)
+    return make_table(key, title, _DIFFERENCES, lines, notes=notes)
 
 
 def _with_count(
@@ -347,7 +347,7 @@ def _resampling(context: Context) -> Resampling:
     return Resampling(context.n_resamples, context.rng(), context.confidence_level)
 
 
-class Config(Settings):
+class JudgePromptsConfig(Settings):
     """Settings of `judge_prompts`."""
 
     methods: tuple[str, ...] = Field(
@@ -358,16 +358,16 @@ class Config(Settings):
     )
 
 
-class JudgePromptsAnalysis(Analysis[Config]):
+class JudgePromptsAnalysis(Analysis[JudgePromptsConfig]):
     """Settings of a judge compared on a sample: which one answers in the form asked, steadily."""
 
     def summarise(self, context: Context) -> list[Table]:
         """Return a row a setting, and the agreement of every two settings."""
         settings = judged_settings(context, self.config.methods, self.config.winner)
-        return [_compared(settings, context), _agreement(settings, context)]
+        return [_by_setting(settings, context), _agreement(settings, context)]
 
 
-def _compared(settings: Sequence[Judged], context: Context) -> Table:
+def _by_setting(settings: Sequence[Judged], context: Context) -> Table:
     lines: list[list[Cell]] = []
     for one in settings:
         trusts = {trust.judge: trust for trust in context.trust.get(one.source.name, ())}
@@ -404,7 +404,7 @@ def _compared(settings: Sequence[Judged], context: Context) -> Table:
         "run again",
     ]
     return make_table(
-        "judge_prompts", "Settings of the judge", _COLUMNS, lines, basis=basis, notes=notes
+        "judge_prompts", "Settings of the judge", _SETTINGS, lines, basis=basis, notes=notes
     )
 
 

@@ -53,16 +53,16 @@ _ORDERS: Final = table_columns(
 )
 _ALL: Final = "all"
 _ROUNDING: Final = 1e-12
-_SHARES: Final = table_columns(
+_AGREEMENT: Final = table_columns(
     "evaluator | against | model | and model | same winner overall",
     "in categories: count | of: count | resolved by both: count",
     "same among these: count",
 )
-_EACH: Final = table_columns(
+_WINNERS: Final = table_columns(
     "evaluator | against | model | and model | category | difference: signed",
     "difference of the other: signed | winner | winner of the other | same",
 )
-_COLUMNS: Final = table_columns(
+_VALIDATED: Final = table_columns(
     "score | order found | right | in resamples: percent | pairs right: count",
     "wrong: count | open: count | prompts: count",
 )
@@ -97,9 +97,7 @@ class LeaderboardAnalysis(Analysis[LeaderboardConfig]):
         """Tabulate the scores of each model, then the orders."""
         official = self.config.official
         scores = evaluators(context, self.config.scores)
-        models = list(
-            dict.fromkeys(name for one in scores for name in one.points["model"].drop_nulls())
-        )
+        models = _models(scores)
         for name, listed in official.items():
             if not listed.keys() & set(models):
                 raise UsageError(
@@ -110,6 +108,11 @@ class LeaderboardAnalysis(Analysis[LeaderboardConfig]):
             _means(context, official, scores, models),
             _orders(context, official, scores, models),
         ]
+
+
+def _models(scores: Sequence[Score]) -> list[str]:
+    """Return the models that have a score, in their order."""
+    return list(dict.fromkeys(name for one in scores for name in one.points["model"].drop_nulls()))
 
 
 def _means(
@@ -193,9 +196,7 @@ class SameWinnerAnalysis(Analysis[SameWinnerConfig]):
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate the agreement, then each category, then the scores."""
         scores = evaluators(context, self.config.scores)
-        models = list(
-            dict.fromkeys(name for one in scores for name in one.points["model"].drop_nulls())
-        )
+        models = _models(scores)
         if len(models) < 2:
             raise UsageError(f"{context.name}: the scores are of fewer than two models")
         if len(scores) < 2:
@@ -223,11 +224,11 @@ class SameWinnerAnalysis(Analysis[SameWinnerConfig]):
             make_table(
                 "same_winner",
                 "Do evaluators pick the same winner?",
-                _SHARES,
+                _AGREEMENT,
                 shares,
                 notes=[f"of: {counted}", means, f"interval: {METHOD}, not adjusted"],
             ),
-            make_table("same_winner.categories", "Winners in each category", _EACH, each),
+            make_table("same_winner.categories", "Winners in each category", _WINNERS, each),
             _scores(context, scores, models, names),
         ]
 
@@ -263,23 +264,23 @@ def _gap(one: Score, pair: tuple[str, str], category: str, confidence_level: flo
     return _Gap(with_interval(found.value, bounds, why=why), winner, resolved)
 
 
+def _same(one: _Gap, two: _Gap) -> str | None:
+    """Return yes or no; None where a winner is not known."""
+    return ("yes" if one.winner == two.winner else "no") if one.winner and two.winner else None
+
+
 def _lines(found: dict[str, tuple[_Gap, _Gap]]) -> Iterator[list[Cell]]:
     for category, (one, two) in found.items():
-        same = ("yes" if one.winner == two.winner else "no") if one.winner and two.winner else None
-        yield [category, one.cell, two.cell, one.winner, two.winner, same]
+        yield [category, one.cell, two.cell, one.winner, two.winner, _same(one, two)]
 
 
 def _share(found: dict[str, tuple[_Gap, _Gap]]) -> list[Cell]:
-    (one, two), *_ = found.values()
-    overall = ("yes" if one.winner == two.winner else "no") if one.winner and two.winner else None
     known = [
-        pair
-        for category, pair in found.items()
-        if category != _ALL and pair[0].winner and pair[1].winner
+        pair for category, pair in found.items() if category != _ALL and _same(*pair) is not None
     ]
     resolved = [pair for pair in known if pair[0].resolved and pair[1].resolved]
     same, surely = (sum(a.winner == b.winner for a, b in pairs) for pairs in (known, resolved))
-    return [overall, same, len(known), len(resolved), surely]
+    return [_same(*found[_ALL]), same, len(known), len(resolved), surely]
 
 
 def _scores(
@@ -340,7 +341,7 @@ class ValidationAnalysis(Analysis[ValidationConfig]):
             make_table(
                 "validation.order",
                 "Methods and the true order of models",
-                _COLUMNS,
+                _VALIDATED,
                 lines,
                 basis=f"true order: {stated}",
                 notes=[

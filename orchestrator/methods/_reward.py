@@ -156,7 +156,7 @@ class Reward(OfAnswers[RatingSettings]):
         ]
 
 
-class Config(RatingSettings):
+class RewardPairsConfig(RatingSettings):
     """Settings of `reward_pairs`."""
 
     candidates: tuple[ModelName, ...] | None = Field(
@@ -171,7 +171,7 @@ class Config(RatingSettings):
     )
 
 
-class RewardPairs(OfAnswers[Config]):
+class RewardPairs(OfAnswers[RewardPairsConfig]):
     """Reward pairs: which of two answers is better, by the rewards of a reward model."""
 
     cites = ("bradley1952rank", "ouyang2022training", "lambert2024rewardbench")

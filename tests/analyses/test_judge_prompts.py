@@ -3,7 +3,8 @@
 import polars as pl
 import pytest
 
-from orchestrator.analyses._judge_accuracy import Config, JudgePromptsAnalysis
+from orchestrator.analyses._judge_accuracy import JudgePromptsAnalysis
+from orchestrator.analyses._judge_accuracy import JudgePromptsConfig as Config
 from orchestrator.clusters import Clusters
 from orchestrator.columns import ESTIMATORS
 from orchestrator.contracts.context import Context, Source
