@@ -51,7 +51,7 @@ def test_a_plugin_says_what_it_is_in_one_line(pair):
     assert 0 < len(plugins.about(*pair)) <= 100
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", plugins.WORDS)
 def test_a_kind_is_a_file_of_its_own_or_a_class_in_a_shared_one(family):
     package = importlib.import_module(family)
     shared = vars(package).get("KINDS", {})
