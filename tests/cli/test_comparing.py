@@ -19,6 +19,10 @@ def test_the_command_says_what_the_function_says(command, recipe):
     code, out, err = command("compare", "a", "b", "--html", "compared/page.html")
     assert (code, out) == (EXIT_COMPLETE, "")
     assert "compared/page.html" in err
+    for by in ("run", "model", "judge", "method"):
+        found = orchestrator.compare("runs/a", "runs/b", by=by)
+        assert found.by == by
+        assert command("compare", "a", "b", "--by", by, "--format", "json")[1] == found.to_json()
 
 
 def test_a_run_that_is_not_there_is_named(command):

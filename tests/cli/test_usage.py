@@ -1,11 +1,17 @@
 """Refusals before anything is sent: exit code 2, in words, and nothing left behind."""
 
+import ast
 import socket
+from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
+from orchestrator import cli
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE
+from orchestrator.runner import commands as of_commands
+from orchestrator.runner.run import Call
 from tests.cli.test_start_up import commands
 from tests.report.samples import Stream
 
@@ -56,6 +62,34 @@ def test_every_option_says_what_it_does(command):
             if line.startswith("  -"):
                 said = "  " in line.strip() or following.startswith("      ")
                 assert said, (name, line)
+
+
+def test_every_option_is_read_by_its_command():
+    """Each name stands in what the command calls among the modules of commands, or in `cli`."""
+    called, read = defaultdict(set), defaultdict(set, Call=set(Call.__struct_fields__))
+    for file in (*Path(of_commands.__file__).parent.glob("*.py"), Path(cli.__file__)):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+                continue
+            for one in ast.walk(node):
+                match one:
+                    case ast.Name(id=name):
+                        called[node.name].add(name)
+                    case ast.Attribute(value=owner, attr=name):
+                        called[node.name].add(name)
+                        read[node.name] |= {name} if "options" in ast.unparse(owner) else set()
+                    case ast.Constant(value=str(name)):
+                        read[node.name].add(name)
+    for name in COMMANDS:
+        parser = cli._parser()
+        for word in name.split():
+            (sub,) = (one for one in parser._actions if hasattr(one, "_choices_actions"))
+            parser = sub.choices[word]
+        reached = {parser.get_default("handler").partition(":")[2], "main", "run_path"}
+        while more := set().union(*(called[one] for one in reached)) - reached:
+            reached |= more
+        known = set().union(*(read[one] for one in reached))
+        assert not {one.dest for one in parser._actions} - known - {"help"}, name
 
 
 def test_every_command_stands_beside_what_it_does(command, monkeypatch):

@@ -175,6 +175,7 @@ def compare(options: argparse.Namespace) -> int:
     """Compare runs, or parts of runs, on common items."""
     found = api.compare(
         *map(run_path, options.compared),
+        by=options.by,
         match=options.match,
         scores=options.score,
         baseline=options.baseline,
