@@ -17,17 +17,10 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, TokenizerRoutes
 from backends._openai_compatible import TRIED, Extra, HttpKind, RatedBy
-from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport
 from backends.vllm import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
-from orchestrator.backend import (
-    Backend as Backend,
-)
-from orchestrator.backend import (
-    BackendKind as BackendKind,
-)
 from orchestrator.backend import (
     Capabilities,
     Endpoint,
