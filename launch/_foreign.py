@@ -187,10 +187,10 @@ class ForeignLaunch(LaunchKind[C]):
     def programs(self) -> tuple[Program, ...]:
         """List the settings that have this machine run code of the recipe's choice."""
         program = getattr(self.config, self.program_setting)
-        programs = (
-            Program(self.program_setting, f"{value!r} is a program of the recipe's choice")
-            for value in {program} - self.usual_programs
-        )
+        programs: tuple[Program, ...] = ()
+        if program not in self.usual_programs:
+            said = f"{program!r} is a program of the recipe's choice"
+            programs = (Program(self.program_setting, said),)
         variables = (
             Program("env", f"{name} may load code into the server")
             for name in sorted(self.config.env.keys() - SAFE_VARIABLES)

@@ -21,7 +21,6 @@ from pydantic import AfterValidator, Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
-from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import AskServer, Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport
 from backends.llamacpp import completions, wire
@@ -33,9 +32,6 @@ from orchestrator.backend import (
     Endpoint,
     Provenance,
     ServerLoad,
-)
-from orchestrator.backend import (
-    BackendKind as BackendKind,
 )
 from orchestrator.errors import UsageError
 from orchestrator.records import Choice, Failure, Generation, Message, Messages, Scored, unsupported

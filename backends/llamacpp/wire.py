@@ -74,7 +74,7 @@ class Props(msgspec.Struct, gc=False):
 
     @property
     def drafts(self) -> str:
-        """What it guesses tokens by ahead of the model; "none" for nothing."""
+        """The kind of its speculative decoding; "none" where it has none."""
         found = self.default_generation_settings.params.get("speculative.types", "none")
         # What is no text is a kind that no server has.
         return text_of(found) if isinstance(found, str) else "?"

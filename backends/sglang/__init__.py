@@ -14,13 +14,10 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels, TokenizerRoutes
 from backends._openai_compatible import CONTROL_TIMEOUT_S, Extra, HttpKind
-from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known
 from backends._transport import Transport
 from backends.sglang import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
-from orchestrator.backend import Backend as Backend
-from orchestrator.backend import BackendKind as BackendKind
 from orchestrator.backend import Capabilities, Endpoint, Provenance
 from orchestrator.prompts.bounded import BoundedEnvironment
 from orchestrator.prompts.costs import allowance

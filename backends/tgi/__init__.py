@@ -24,8 +24,6 @@ from backends._transport import Transport
 from backends.tgi import wire
 from backends.tgi.wire import Ids, Templated
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
-from orchestrator.backend import Backend as Backend
-from orchestrator.backend import BackendKind as BackendKind
 from orchestrator.backend import Capabilities, Endpoint, Provenance
 from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored, unsupported
 from orchestrator.wire import by_ids, replies

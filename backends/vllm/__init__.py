@@ -2,8 +2,9 @@
 
 Written against vLLM 0.32. Labels are read from ordinary alternatives (`top_logprobs`), so start the
 server with `--max-logprobs 64` or more; what is missing there is drawn by force, token by token, or
-asked for by id where the server spoils nothing by that (`gate: false`). The server's tokenizer is
-asked by `/tokenize` and `/detokenize`.
+asked for by id where the server spoils nothing by that (`gate: false`). Numbers that are processed
+can't be forced: they are bounded, or asked for by id. `/tokenize` and `/detokenize` are the server's
+tokenizer.
 """
 
 import asyncio
@@ -17,17 +18,10 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, TokenizerRoutes
 from backends._openai_compatible import TRIED, Extra, HttpKind, RatedBy
-from backends._openai_compatible import ChatConfig as ChatConfig
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport
 from backends.vllm import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
-from orchestrator.backend import (
-    Backend as Backend,
-)
-from orchestrator.backend import (
-    BackendKind as BackendKind,
-)
 from orchestrator.backend import (
     Capabilities,
     Endpoint,

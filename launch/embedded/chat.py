@@ -51,8 +51,8 @@ def answer_of(
     request: ChatRequest,
     served: Served,
     max_tokens: int,
-    n_top: int = 0,
-    ids: tuple[int, ...] | None = None,
+    n_top: int,
+    ids: tuple[int, ...] | None,
 ) -> Answer:
     """The answer that a request wants drawn after its prompt.
 
@@ -164,7 +164,7 @@ def finite(logprob: float) -> float | None:
 
 
 def text_of(request: ChatRequest, answer: Answer, tokens: Tokens) -> str:
-    """The text of an answer so far: without its stop token and what follows a stop string."""
+    """The text of an answer, without its stop token and what follows a stop string."""
     ids, keep = answer.ids, bool(request.include_stop_str_in_output)
     by_token = answer.finish_reason == "stop" and not isinstance(answer.stop_reason, str)
     if by_token and not keep:
@@ -186,10 +186,8 @@ def token_text(request: ChatRequest, token: int, tokens: Tokens) -> str:
 def alternatives(answer: Answer, place: int) -> dict[int, float]:
     """The drawn token, then the tokens read beside it, by id; each once."""
     found = {answer.ids[place]: answer.logprobs[place]}
-    if answer.top:
-        ids, logprobs = answer.top[place]
-        for token, logprob in zip(ids, logprobs, strict=True):
-            found.setdefault(token, logprob)
+    for token, logprob in zip(*answer.top[place], strict=True):
+        found.setdefault(token, logprob)
     return found
 
 

@@ -182,7 +182,7 @@ class Engine:
             self._thread.join()
 
     def submit(self, *jobs: Job) -> None:
-        """Queue jobs of one request.
+        """Queue jobs, all of them or none.
 
         Raises:
             ApiError: 503 when too many wait.

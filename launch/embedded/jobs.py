@@ -151,7 +151,6 @@ class Answer:
         top: By token: the alternatives read; empty where none were asked for.
         finish_reason: "stop" or "length"; empty while it runs.
         stop_reason: The string or the extra id that ended it; None for the end of the turn.
-        cut: Length in characters of the text up to its stop string, -1 without one.
     """
 
     draw: Draw
@@ -161,7 +160,6 @@ class Answer:
     top: list[Alternatives] = field(default_factory=list)
     finish_reason: str = ""
     stop_reason: str | int | None = None
-    cut: int = -1
     _tail: bytes = b""
 
     def add(self, token: int, logprob: float, top: Alternatives | None, tokens: Tokens) -> bool:
@@ -192,7 +190,7 @@ class Answer:
         found = [(text.find(string), string) for string in strings if string in text]
         if not found:
             return False
-        self.cut, self.stop_reason = min(found)
+        _, self.stop_reason = min(found)
         return True
 
 
@@ -204,7 +202,7 @@ class Job:
         ids: Tokens to compute: the prompt, and what is read behind it.
         n_prompt: Length of the prompt.
         positions: Places of the tokens; None for 0, 1, 2, ….
-        tree: Which of the last tokens see each other (`trie.Trie.sees`); None for plain text.
+        tree: Which of the last tokens see each other (`scoring.visible`); None for plain text.
         reader: What to read off given places.
         answer: Text to draw after the last prompt token; None for none.
         attention: What sees the attention weights of the tokens behind the prompt.

@@ -38,11 +38,9 @@ _GROWING: Final = frozenset((
 _INDEXED: Final = ("choices", "tool_calls")
 _HOLDING: Final = ("delta", "logprobs", "function")
 _ERROR_FIELDS: Final = ("error", "errors", "message", "detail", "msg", "base_resp")
-# How Azure and Gemini say that a prompt was filtered, beside no answer. A text that repeats it has
-# its quotes escaped.
-_MODERATED: Final = re.compile(
-    rb'"filtered"\s*:\s*true|"block_?reason"\s*:\s*["1-9]', re.IGNORECASE
-)
+# How Azure and Gemini say that a prompt was filtered, beside no answer. Words can't tell, as those
+# of `rulings` do: filters are named where it passed, too. A text that repeats it escapes its quotes.
+_FILTERED: Final = re.compile(rb'"filtered"\s*:\s*true|"block_?reason"\s*:\s*["1-9]', re.IGNORECASE)
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -109,7 +107,7 @@ NO_USAGE: Final = Usage()
 
 
 class Counted(msgspec.Struct, gc=False):
-    """What a reply says beside its answers: the tokens it took, or an error."""
+    """The token counts of a reply, and its error; subclasses add the answers."""
 
     usage: Usage | None = None
     error: Any = None
@@ -326,7 +324,7 @@ def error_in(body: bytes, secret: str) -> Failure:
     if isinstance(parsed, dict) and any(map(parsed.get, _ERROR_FIELDS)):
         return failures.in_reply(parsed, secret)
     said = f"the reply has no answer: {_start(body, secret)}"
-    if _MODERATED.search(body):
+    if _FILTERED.search(body):
         return Failure("moderation", said, permanent=True, status=200)
     return Failure("unparseable", said)
 

@@ -254,9 +254,10 @@ class Fleet:
         """Return whether a launched server has requests, and has ended none for long."""
         quiet, number = [], self._number(server)
         for model in server.models:
-            several, quiet_s = self._replicas.get(model.name), self.listener.quiet_s(model.name)
-            if several is not None:
+            if (several := self._replicas.get(model.name)) is not None:
                 quiet_s = several.asking.quiet_s(number)
+            else:
+                quiet_s = self.listener.quiet_s(model.name)
             if quiet_s:
                 quiet.append(quiet_s > self._specs[model.name].limits.silent_after_s)
         return bool(quiet) and all(quiet)
