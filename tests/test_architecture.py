@@ -99,6 +99,21 @@ def test_the_files_and_names_that_answer_a_question_exist():
     assert missing == []
 
 
+def test_the_python_files_that_the_pages_name_exist():
+    ours = {"/" + path.relative_to(ROOT).as_posix() for path in FILES}
+    for_contributors = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+    for_contributors += (ROOT / "docs" / "design").glob("*.md")
+    missing = []
+    for page in (*for_contributors, ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for name in re.findall(r"`([\w./]+\.py)`", page.read_text(encoding="utf-8")):
+            # Other pages also name files of a user, and of other projects.
+            is_meant = page in for_contributors or name.partition("/")[0] in FOLDERS
+            template = name.rpartition("/")[2] == "NAME.py"
+            if is_meant and not template and not any(one.endswith(f"/{name}") for one in ours):
+                missing.append((page.name, name))
+    assert missing == []
+
+
 def test_every_package_of_the_core_has_a_place_in_the_layers():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]

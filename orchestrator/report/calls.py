@@ -1,4 +1,4 @@
-"""Reports of a call for a terminal: its plan, its work, and its failures, without the results."""
+"""Reports of a call for a terminal: its plan, its work, its failures, and what probes found."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
