@@ -134,7 +134,7 @@ def n_distinct(column: pl.Series) -> int:
 
 
 def _there(column: pl.Series) -> NDArray[np.bool_] | None:
-    """Which numbers from 0 on occur, in a tenth of the time of a sort; None for other columns."""
+    """Flags of the numbers from 0 on that occur, faster than by a sort; None for other columns."""
     if not column.dtype.is_integer() or column.is_empty() or column.has_nulls():
         return None
     least, most = column.min(), column.max()

@@ -221,7 +221,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
             yield self[name]
 
     def columns(self, name: str, wanted: Sequence[str]) -> pl.DataFrame:
-        """Those of the wanted columns that a frame has; none of them where there is no frame."""
+        """Return those of the wanted columns that a frame has; none where there is no frame."""
         if name not in self._paths:
             return pl.DataFrame()
         found = self._there(name, wanted)
@@ -245,7 +245,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
 def columns_of(
     frames: Mapping[str, pl.DataFrame], name: str, wanted: Sequence[str]
 ) -> pl.DataFrame:
-    """Those of the wanted columns that a frame has; of files only these are read, and not kept."""
+    """Return those of the wanted columns that a frame has; of files only these are read."""
     if isinstance(frames, FrameFiles):
         return frames.columns(name, wanted)
     frame = frames.get(name, pl.DataFrame())

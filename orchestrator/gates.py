@@ -28,7 +28,14 @@ Which = Literal["new", "old"]
 MOST: Final = 1000
 """Characters of a requirement."""
 
-_SIGNS: Final = {">": ">", ">=": ">=", "<": "<", "<=": "<=", "≥": ">=", "≤": "<="}
+_SIGNS: Final[dict[str, Operator]] = {
+    ">": ">",
+    ">=": ">=",
+    "<": "<",
+    "<=": "<=",
+    "≥": ">=",
+    "≤": "<=",
+}
 _FLIPPED: Final[dict[str, Operator]] = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 _TOKEN: Final = re.compile(
     r"""(?P<quoted>"[^"]*"|'[^']*')|(?P<open>["'])|(?P<compare>[<>]=?|[≥≤])|(?P<mark>[()=,])"""
@@ -220,7 +227,7 @@ class _Reader:
         found = self._next()
         if found.kind != "compare":
             self._expected("a comparison: >, >=, < or <=", found)
-        operator: Operator = _operator(found.text)
+        operator = _SIGNS[found.text]
         right, right_number = self._side()
         rest = self._next()
         if rest.kind == "compare":
@@ -368,11 +375,6 @@ def _list(names: Sequence[str]) -> str:
 def _names(term: Term) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     options = tuple(sorted((key, one.name) for key, one in term.options.items()))
     return tuple(one.name for one in term.names), options
-
-
-def _operator(text: str) -> Operator:
-    operators: tuple[Operator, ...] = (">", ">=", "<", "<=")
-    return next(one for one in operators if one == _SIGNS[text])
 
 
 def _tokens(text: str) -> list[_Token]:

@@ -38,7 +38,6 @@ from orchestrator.ranking.scores import KEYS, Score, ScoreRef, collect
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.association import Kind, association
 from orchestrator.statistics.correlation import (
-    METHOD,
     Comparison,
     compare_correlations,
     correlate,
@@ -47,7 +46,7 @@ from orchestrator.statistics.correlation import (
     partial_correlation,
 )
 from orchestrator.statistics.means import clustered_mean
-from orchestrator.statistics.resampling import Resampling
+from orchestrator.statistics.resampling import JACKKNIFE, Resampling
 from orchestrator.statistics.results import Estimate
 from orchestrator.tables import measured, with_interval
 
@@ -157,7 +156,7 @@ def _correlations(scores: Sequence[Score], context: Context, gold: str) -> Table
         rows,
         basis="over answers of all models",
         notes=[
-            f"intervals: {METHOD}",
+            f"intervals: {JACKKNIFE}",
             "beyond length: Spearman's partial correlation, number of tokens held fixed",
             "expected: predicted sign of the score; observed signs are not changed",
             "includes differences between models; the next tables are within models",

@@ -32,7 +32,7 @@ METHODS = (
 
 
 def given(context: Context, source: Source, columns: Sequence[str] | None) -> pl.DataFrame:
-    """Return what the summary of a method is given of its rows: texts only those from outside."""
+    """Return the rows of a method for its summary; with texts only if the method is not bundled."""
     if source.kind not in plugins.kinds(plugins.METHODS):
         return context.rows_of(source, columns)
     return numbered(msgspec.structs.replace(context, name=source.name, sources=[source]), columns)

@@ -85,7 +85,7 @@ class LabelledRows:
         return self.columns(pl.col("of") == of)
 
     def columns(self, kept: pl.Expr | None = None) -> Labelled:
-        """Those of the rows that are kept, all where that is left out; numbered as in `data`."""
+        """Return the kept rows, all if `kept` is left out; prompts are numbered as in `data`."""
         frame = self.frame if kept is None else self.frame.filter(kept)
         score, label = (frame[name].fill_null(np.nan).to_numpy() for name in ("score", "label"))
         return Labelled(score, label, frame["prompt"].to_numpy())

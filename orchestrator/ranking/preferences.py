@@ -103,7 +103,7 @@ class Preferences:
     n_missing: int
 
     def by_judge(self) -> Iterator[tuple[str, "Preferences"]]:
-        """Those of each judge, named "" where rows name none; what is missing is not told apart."""
+        """Yield each judge, "" where rows name none, and its pairs; `n_missing` is that of all."""
         judges = self.rows["judge"].unique(maintain_order=True).to_list()
         for judge in judges:
             only = len(judges) == 1

@@ -29,8 +29,8 @@ from orchestrator.ranking.cells import (
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
 from orchestrator.statistics.bounded_mean import difference_ends
-from orchestrator.statistics.correlation import METHOD, Correlation, correlate
-from orchestrator.statistics.resampling import Resampling, bootstrapped
+from orchestrator.statistics.correlation import Correlation, correlate
+from orchestrator.statistics.resampling import JACKKNIFE, Resampling, bootstrapped
 from orchestrator.tables import (
     Cell,
     Column,
@@ -323,7 +323,7 @@ def basis_of(aligned: Aligned, level: float) -> str:
     return (
         f"n = {numbers.counted(aligned.frame.height, 'answer')} on "
         f"{prompt_words(aligned.frame)}, of all models together · Spearman's rho, "
-        f"{numbers.level(level)} intervals over prompts: {METHOD}"
+        f"{numbers.level(level)} intervals over prompts: {JACKKNIFE}"
     )
 
 

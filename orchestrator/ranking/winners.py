@@ -26,6 +26,8 @@ from orchestrator.statistics.judgments import Calibration, calibration
 from orchestrator.tables import Cell, Table, make_table, measured, table_columns
 
 TIE: Final = "tie"
+TRUTH: Final = "truth"
+"""Column of judged pairs that says whose answer is better."""
 _SIDES: Final = {
     **dict.fromkeys(("model_a", "a", "1", "model_1"), "a"),
     **dict.fromkeys(("model_b", "b", "2", "model_2"), "b"),
@@ -81,23 +83,24 @@ class Judged:
         name: What tables call it.
         source: The method.
         judge: Name.
-        pairs: The pairs that it judged.
-        truth: Shape (n,): 1 where A's answer is the better one, -1 where B's is, 0 where neither
-            is, nan if that is not known.
+        pairs: The pairs that it judged, with the column `TRUTH`.
     """
 
     name: str
     source: Source
     judge: str
     pairs: Preferences
-    truth: Floats
+
+    @property
+    def truth(self) -> Floats:
+        """Shape (n,): 1 where A's answer is better, -1 where B's is, 0 if neither, nan: unknown."""
+        return self.pairs.values(TRUTH)
 
     @cached_property
     def known(self) -> "Judged":
         """The same on the pairs of which one answer is known to be better."""
-        kept = np.abs(self.truth) == 1.0
-        rows = self.pairs.rows.filter(pl.Series(kept, dtype=pl.Boolean))
-        return replace(self, pairs=replace(self.pairs, rows=rows), truth=self.truth[kept])
+        rows = self.pairs.rows.filter(pl.col(TRUTH).abs() == 1.0)
+        return replace(self, pairs=replace(self.pairs, rows=rows))
 
     def credits(self, estimator: str) -> Floats:
         """Return 1 for a right decision, 0.5 for a tie, 0 for a wrong one: of pairs in `known`."""
@@ -123,11 +126,14 @@ def judged(
         del rows
         if columns:
             found = replace(found, rows=found.rows.select(columns))
+        if found.rows.is_empty():
+            continue
+        truth = np.full(len(found.rows), np.nan)
+        if winner is not None:
+            truth = truths(context, winner, found.rows, source.name)
+        found = replace(found, rows=found.rows.with_columns(pl.Series(TRUTH, truth)))
         for name, judge, pairs in found.settings(source.name):
-            truth = np.full(len(pairs.rows), np.nan)
-            if winner is not None:
-                truth = truths(context, winner, pairs.rows, source.name)
-            yield Judged(name, source, judge, pairs, truth)
+            yield Judged(name, source, judge, pairs)
 
 
 def judged_settings(

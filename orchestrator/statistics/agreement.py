@@ -14,11 +14,11 @@ from orchestrator.statistics.association import association, midranks
 from orchestrator.statistics.means import share_over
 from orchestrator.statistics.resampling import (
     ARCSINE,
+    JACKKNIFE,
     Resampling,
     complete_rows,
     jackknife_sums,
     prompt_weights,
-    student_interval,
     sums_by_prompt,
 )
 from orchestrator.statistics.results import Estimate, checked_level
@@ -292,7 +292,7 @@ def _concordance(x: Floats, y: Floats) -> Floats:
     return np.sign(y[:, over] - y[:, under]) @ signs
 
 
-ORDER_METHOD: Final = "jackknife over prompts, t quantile, Bonferroni over pairs"
+ORDER_METHOD: Final = f"{JACKKNIFE}, Bonferroni over pairs"
 
 OfPair = Literal["right", "wrong", "open"]
 
@@ -366,9 +366,7 @@ def _of_pair(sums: Floats, counts: Floats, level: float) -> OfPair:
     found = jackknife_sums(np.hstack([sums, counts])[used], gap)
     if math.isnan(found.value):
         return "open"
-    interval = student_interval(
-        found.value, found.standard_error, int(used.sum()), level, sizes=counts[used].sum(axis=1)
-    )
-    if isinstance(interval, str) or interval.contains(0.0):
+    interval = found.estimate(ORDER_METHOD, counts[used].sum(axis=1), level).interval
+    if interval is None or interval.contains(0.0):
         return "open"
     return "right" if found.value > 0 else "wrong"

@@ -21,6 +21,7 @@ from orchestrator.statistics.multiple import holm
 from orchestrator.statistics.resampling import (
     ARCSINE,
     FISHER,
+    JACKKNIFE,
     Jackknifed,
     Resampling,
     Scale,
@@ -34,7 +35,6 @@ from orchestrator.statistics.resampling import (
 from orchestrator.statistics.results import Estimate
 
 MIN_POINTS: Final = 3
-METHOD: Final = "jackknife over prompts, t quantile"
 # On these scales intervals are computed.
 _SCALES: Final[dict[Kind, Scale]] = {"pearson": FISHER, "spearman": ARCSINE, "kendall": ARCSINE}
 
@@ -151,10 +151,10 @@ def correlate_within(
         used |= chosen & given
         found.append(one.value)
     if not found:
-        return rows, Estimate(math.nan, None, 0, METHOD, "undefined in every category")
+        return rows, Estimate(math.nan, None, 0, JACKKNIFE, "undefined in every category")
     sizes = np.unique(codes[used], return_counts=True)[1].astype(np.float64)
     mean = Jackknifed(float(np.mean(found)), errors / len(found)).estimate(
-        METHOD, sizes, confidence_level, _SCALES[kind], n_strata=len(found)
+        JACKKNIFE, sizes, confidence_level, _SCALES[kind], n_strata=len(found)
     )
     lacking = ", ".join(name for name, row in rows.items() if math.isnan(row.value))
     reasons = filter(None, (mean.undefined, lacking and f"undefined in {lacking}"))
@@ -186,14 +186,14 @@ def _coefficient(points: Points, one: int, two: int, kind: Kind) -> Jackknifed:
 def _estimated(
     found: Jackknifed, points: Points, kind: Kind, level: float, n_strata: int = 1
 ) -> Correlation:
-    one = found.estimate(METHOD, points.sizes, level, _SCALES[kind], n_strata)
+    one = found.estimate(JACKKNIFE, points.sizes, level, _SCALES[kind], n_strata)
     return Correlation(one.value, one.interval, one.n, one.method, one.undefined, points.codes.size)
 
 
 def _nothing(points: Points, reason: str | None = None) -> Correlation:
     """An undefined correlation."""
     why = reason or points.undefined
-    return Correlation(math.nan, None, points.sizes.size, METHOD, why, points.codes.size)
+    return Correlation(math.nan, None, points.sizes.size, JACKKNIFE, why, points.codes.size)
 
 
 def _partial(r_sg: Floats, r_sc: Floats, r_gc: Floats) -> Floats:
@@ -203,7 +203,7 @@ def _partial(r_sg: Floats, r_sc: Floats, r_gc: Floats) -> Floats:
     return np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
 
 
-_COMPARED: Final = "jackknife over prompts, t quantile; p by flipping signs of prompts"
+_COMPARED: Final = f"{JACKKNIFE}; p by flipping signs of prompts"
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ def field_of(sums: PromptSums, strengths: Floats) -> Field:
 
 
 def influences(sums: PromptSums, strengths: Floats) -> Floats:
-    """What each prompt adds to fitted strengths with mean 0, shape (n_prompts, M).
+    """Return what each prompt adds to fitted strengths with mean 0, shape (n_prompts, M).
 
     They are the scores of the prompts times the inverse of the information; 0 for models without a
     finite strength. The sum of their squares is the sandwich variance (Liang and Zeger 1986,

@@ -272,7 +272,7 @@ def calibration(
     p, truth = probabilities[known], first_is_right[known]
     if not (np.all((p >= 0.0) & (p <= 1.0)) and np.isin(truth, (0.0, 1.0)).all()):
         raise StatisticsError("probabilities must be in [0, 1], and truths 0 or 1")
-    codes = np.unique(prompts[known], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    kept = prompts[known]
     confidence = np.maximum(p, 1.0 - p)
     # An even probability prefers neither side: half right, as a coin.
     is_even = np.abs(p - 0.5) <= _EVEN
@@ -283,14 +283,14 @@ def calibration(
         inside = which == i
         n = int(inside.sum())
         mean = float(confidence[inside].mean()) if n else float("nan")
-        accuracy = share_over(right[inside], codes[inside], confidence_level)
+        accuracy = share_over(right[inside], kept[inside], confidence_level)
         bins.append(Bin((EDGES[i], EDGES[i + 1]), n, mean, accuracy))
     gaps = [one.n * abs(one.confidence - one.accuracy.value) for one in bins if one.n]
     return Calibration(
         tuple(bins),
-        share_over(right, codes, confidence_level),
-        clustered_mean(confidence - right, codes, confidence_level),
-        share_over((p - truth) ** 2, codes, confidence_level),
+        share_over(right, kept, confidence_level),
+        clustered_mean(confidence - right, kept, confidence_level),
+        share_over((p - truth) ** 2, kept, confidence_level),
         float(sum(gaps) / p.size) if p.size else float("nan"),
         int(p.size),
     )

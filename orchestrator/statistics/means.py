@@ -15,6 +15,7 @@ from orchestrator.statistics.bounded_mean import METHOD as BOUNDED
 from orchestrator.statistics.bounded_mean import interval_of_mean, intervals, p_value_of_zero
 from orchestrator.statistics.multiple import adjusted
 from orchestrator.statistics.resampling import (
+    JACKKNIFE,
     complete_rows,
     jackknife_sums,
     mean_of_sums,
@@ -181,8 +182,6 @@ def share_over(
     return clustered_share(sums, np.bincount(codes, each).astype(np.float64), confidence_level)
 
 
-_OF_THE_MEAN: Final = "jackknife over prompts, t quantile"
-
 _COCHRAN: Final = 25.0
 
 
@@ -225,11 +224,11 @@ def clustered_mean(
     """
     codes, (kept,), _ = complete_rows(prompts, (values,))
     if not codes.size:
-        return Estimate(math.nan, None, 0, _OF_THE_MEAN, "no values")
+        return Estimate(math.nan, None, 0, JACKKNIFE, "no values")
     n, exponent = int(codes.max()) + 1, 0
     if not np.isfinite(kept).all():
         with np.errstate(invalid="ignore"):
-            return Estimate(float(kept.sum()), None, n, _OF_THE_MEAN, "a value is infinite")
+            return Estimate(float(kept.sum()), None, n, JACKKNIFE, "a value is infinite")
     if ends is None:
         # Sums and squares of the greatest numbers there are would be infinite, of the least ones 0.
         kept, exponent = scaled(kept)
@@ -239,19 +238,17 @@ def clustered_mean(
         error = 1.0 - checked_level(confidence_level)
         least, most = interval_of_mean(parts[:, 1], parts[:, 0], ends, error)
         return Estimate(found.value, Interval(least, most, confidence_level), n, BOUNDED)
-    interval = student_interval(
-        found.value, found.standard_error, n, confidence_level, sizes=parts[:, 0]
-    )
-    value = float(np.ldexp(found.value, exponent))
-    if isinstance(interval, str):
-        return Estimate(value, None, n, _OF_THE_MEAN, interval)
+    one = found.estimate(JACKKNIFE, parts[:, 0], confidence_level)
+    one = replace(one, value=float(np.ldexp(one.value, exponent)))
+    if one.interval is None:
+        return one
     with np.errstate(over="ignore"):
-        low, high = (float(np.ldexp(end, exponent)) for end in (interval.low, interval.high))
+        low, high = (float(np.ldexp(end, exponent)) for end in one.ends)
     interval = with_doubt(Interval(low, high, confidence_level), parts[:, 1], parts[:, 0])
-    return Estimate(value, interval, n, _OF_THE_MEAN)
+    return replace(one, interval=interval)
 
 
-METHOD: Final = "jackknife over prompts, t quantile: approximate, as the values have no known ends"
+METHOD: Final = f"{JACKKNIFE}: approximate, as the values have no known ends"
 """Of values without known ends; of others it is that of `bounded_mean`."""
 
 NO_SPREAD: Final = 1e-12

@@ -41,6 +41,9 @@ def prompt_weights(
 MIN_PROMPTS: Final = 3
 """Prompts under which no interval is given."""
 
+JACKKNIFE: Final = "jackknife over prompts, t quantile"
+"""Name of the method of `Jackknifed.estimate`."""
+
 ENUMERATED: Final = 12
 """Prompts up to which all sign flips are gone through: 2 ** 12."""
 
@@ -61,6 +64,30 @@ class Resampling:
     n_resamples: int
     rng: np.random.Generator
     confidence_level: float = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A scale on which a statistic is nearly normal with constant spread, for its intervals.
+
+    Attributes:
+        forward: To that scale.
+        slope: Derivative of `forward`.
+        back: From that scale.
+    """
+
+    forward: Callable[[float], float]
+    slope: Callable[[float], float]
+    back: Callable[[float], float]
+
+
+PLAIN: Final = Scale(lambda r: r, lambda _: 1.0, lambda z: z)
+FISHER: Final = Scale(math.atanh, lambda r: 1.0 / (1.0 - r * r), math.tanh)
+ARCSINE: Final = Scale(
+    math.asin,
+    lambda r: 1.0 / math.sqrt(1.0 - r * r),
+    lambda z: math.sin(min(max(z, -0.5 * math.pi), 0.5 * math.pi)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +126,7 @@ class Jackknifed:
         method: str,
         sizes: Floats,
         confidence_level: float,
-        scale: "Scale | None" = None,
+        scale: Scale = PLAIN,
         n_strata: int = 1,
     ) -> Estimate:
         """Return it with Student's interval over prompts of these sizes (`student_interval`)."""
@@ -108,36 +135,12 @@ class Jackknifed:
             self.standard_error,
             sizes.size,
             confidence_level,
-            scale=scale or PLAIN,
+            scale=scale,
             n_strata=n_strata,
             sizes=sizes,
         )
         interval, why = (None, found) if isinstance(found, str) else (found, None)
         return Estimate(self.value, interval, sizes.size, method, why)
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """A scale on which a statistic is nearly normal with constant spread, for its intervals.
-
-    Attributes:
-        forward: To that scale.
-        slope: Derivative of `forward`.
-        back: From that scale.
-    """
-
-    forward: Callable[[float], float]
-    slope: Callable[[float], float]
-    back: Callable[[float], float]
-
-
-PLAIN: Final = Scale(lambda r: r, lambda _: 1.0, lambda z: z)
-FISHER: Final = Scale(math.atanh, lambda r: 1.0 / (1.0 - r * r), math.tanh)
-ARCSINE: Final = Scale(
-    math.asin,
-    lambda r: 1.0 / math.sqrt(1.0 - r * r),
-    lambda z: math.sin(min(max(z, -0.5 * math.pi), 0.5 * math.pi)),
-)
 
 
 def jackknifed(value: float, left_out: Floats) -> Jackknifed:

@@ -60,7 +60,7 @@ class AnswersSummary(Summary[MethodSettings]):
         """One line a model: answers, failures, exact match with its interval, log-probability."""
         rows: list[list[Cell]] = []
         for (model,), frame in groups(context.rows, "model"):
-            good = frame.filter(pl.col("status") == "ok")
+            good = good_rows(frame)
             right = None
             if good["exact_match"].count():
                 right = share_of(good, pl.col("exact_match"), context.confidence_level)
@@ -90,7 +90,7 @@ class AnswersSummary(Summary[MethodSettings]):
                 basis=prompt_words(context.rows),
                 notes=notes,
                 comparisons=comparisons(
-                    context.rows.filter(pl.col("status") == "ok"),
+                    good_rows(context.rows),
                     pl.col("exact_match"),
                     context.confidence_level,
                     ends=(0.0, 1.0),
@@ -113,7 +113,7 @@ class ConsistencySummary(Summary[MethodSettings]):
         rows = context.rows
         if rows.is_empty():
             return []
-        good, level = rows.filter(pl.col("status") == "ok"), context.confidence_level
+        good, level = good_rows(rows), context.confidence_level
         lines: list[list[Cell]] = [
             [
                 str(model),
@@ -159,16 +159,13 @@ class SamplesSummary(Summary[MethodSettings]):
             of_question = group.group_by("item", *OVER, maintain_order=True).agg(
                 variance=pl.col("ell").drop_nulls().var(ddof=1)
             )
-            right = None
-            if group["exact_match"].count():
-                right = share_of(group, pl.col("exact_match"), level).value
             lines.append(
                 [
                     str(model),
                     without_n(mean_of(group, pl.col("ell"), level)),
                     without_n(mean_of(of_question, pl.col("variance"), level)),
                     group.select("item", "text").n_unique() / len(group),
-                    right,
+                    share_of(group, pl.col("exact_match"), level).value,
                     len(group),
                     group["ell"].null_count(),
                 ]

@@ -19,8 +19,8 @@ from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.elo import Battles
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
-from orchestrator.statistics.resampling import jackknife_sums, student_interval
-from orchestrator.tables import counted_words, measured, with_interval
+from orchestrator.statistics.resampling import JACKKNIFE, jackknife_sums
+from orchestrator.tables import counted_words, measured
 
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
 
@@ -232,8 +232,7 @@ def _difference(parts: Floats, confidence_level: float) -> Measured:
 
     found = jackknife_sums(parts, shares)
     sizes = parts[:, 1::2].sum(axis=1)
-    interval = student_interval(found.value, found.standard_error, n, confidence_level, sizes=sizes)
-    return with_interval(found.value, interval, n)
+    return measured(found.estimate(JACKKNIFE, sizes, confidence_level))
 
 
 def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:

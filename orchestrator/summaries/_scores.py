@@ -65,7 +65,7 @@ class PointwiseRatingSummary(Summary[Config]):
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []
         for (judge, model), group in groups(told, "judge", "model"):
-            names, good = [str(model), str(judge)], group.filter(pl.col("status") == "ok")
+            names, good = [str(model), str(judge)], good_rows(group)
             mean = without_n(
                 mean_of(good, pl.col("mean"), context.confidence_level, self.config.scale)
             )
@@ -99,7 +99,7 @@ class PointwiseRatingSummary(Summary[Config]):
                 basis=basis,
                 notes=notes,
                 comparisons=comparisons(
-                    told.filter(pl.col("status") == "ok"),
+                    good_rows(told),
                     pl.col("mean"),
                     context.confidence_level,
                     self.config.scale,

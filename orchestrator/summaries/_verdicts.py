@@ -37,8 +37,13 @@ from orchestrator.ranking.cells import (
     without_n,
 )
 from orchestrator.records import Floats
-from orchestrator.statistics.resampling import Jackknifed, jackknife_sums, student_interval
-from orchestrator.tables import with_interval
+from orchestrator.statistics.resampling import (
+    JACKKNIFE,
+    Jackknifed,
+    jackknife_sums,
+    mean_of_sums,
+)
+from orchestrator.tables import measured
 
 VERDICT_COLUMNS: Final = (
     "item", "category", "turn", "judge", "model", "model_a", "model_b", "rating", "winner",
@@ -145,8 +150,8 @@ def _categories(context: Context, title: str, good: pl.DataFrame, digits: int) -
             n_prompts(group),
             without_n(mean_of(group, pl.col("rating"), level)),
         ]
-        for (model, judge, category), group in good.sort("category", maintain_order=True).group_by(
-            "model", "judge", "category", maintain_order=True
+        for (model, judge, category), group in groups(
+            good.sort("category", maintain_order=True), "model", "judge", "category"
         )
     ]
     columns = (
@@ -287,7 +292,7 @@ def _notes(rows: pl.DataFrame, *, read: bool) -> Sequence[str]:
 
 
 class _Group(NamedTuple):
-    """A category: its weight, its clusters of prompts, and (sum, number) of the ratings of each."""
+    """A category: its weight, its clusters of prompts, and (number, sum) of the ratings of each."""
 
     weight: float
     clusters: Sequence[str]
@@ -332,9 +337,9 @@ def _groups(good: pl.DataFrame, names: Mapping[str, str]) -> list[_Group]:
     for either in names.items():
         rows = good.filter(pl.col("category").is_in(either))
         summed = rows.group_by(CLUSTER, maintain_order=True).agg(
-            total=pl.col("rating").sum(), n=pl.len().cast(pl.Float64)
+            n=pl.len().cast(pl.Float64), total=pl.col("rating").sum()
         )
-        sums = summed.select("total", "n").to_numpy()
+        sums = summed.select("n", "total").to_numpy()
         found.append(_Group(1.0 / len(names), summed[CLUSTER].to_list(), sums))
     return found
 
@@ -345,21 +350,15 @@ def _weighted(groups: Sequence[_Group], confidence_level: float) -> Measured:
     n = len(clusters)
     if not all(group.clusters for group in groups):
         return Measured(None, n=n, why="a category has no rating")
-    value = sum(group.weight * float(_ratio(group.sums.sum(axis=0)[None])[0]) for group in groups)
+    means = [jackknife_sums(group.sums, mean_of_sums) for group in groups]
+    value = sum(group.weight * mean.value for group, mean in zip(groups, means, strict=True))
     if min(len(group.clusters) for group in groups) < 2:
         return Measured(value, n=n, why="a category has one independent prompt: no interval")
     places = {name: place for place, name in enumerate(clusters)}
     errors, sizes = np.zeros(n), np.zeros(n)
-    for group in groups:
+    for group, mean in zip(groups, means, strict=True):
         at = [places[name] for name in group.clusters]
-        errors[at] += group.weight * jackknife_sums(group.sums, _ratio).errors
-        sizes[at] += group.sums[:, 1]
+        errors[at] += group.weight * mean.errors
+        sizes[at] += group.sums[:, 0]
     found = Jackknifed(value, errors)
-    interval = student_interval(
-        value, found.standard_error, n, confidence_level, n_strata=len(groups), sizes=sizes
-    )
-    return with_interval(value, interval, n)
-
-
-def _ratio(sums: Floats) -> Floats:
-    return sums[:, 0] / sums[:, 1]
+    return measured(found.estimate(JACKKNIFE, sizes, confidence_level, n_strata=len(groups)))

@@ -171,7 +171,7 @@ class AlpacaEvalSummary(Summary[Config]):
             return []
         controlled = _controls(context, self.config.length_control)
         if isinstance(controlled, Difficulties):
-            named = context.categories_of(context.sources[0], ("item",))
+            named = context.categories_of(context.own, ("item",))
             rows = rows.with_columns(name=named["item"])
         lines: list[list[Cell]] = []
         lengths: list[list[Cell]] = []

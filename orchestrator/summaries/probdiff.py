@@ -336,7 +336,7 @@ def _vocabulary_note(context: Context) -> str:
     texts = pl.concat(
         rows.select(pl.col("model").cast(pl.Categorical).to_physical(), text=pl.col(text).hash(),
                     n=n_tokens).filter(pl.col("n") > 0)
-        for rows in context.slices_of(context.sources[0], columns)
+        for rows in context.slices_of(context.own, columns)
         for text, n_tokens in ends
     )  # fmt: skip
     several = (pl.col(name).min() < pl.col(name).max() for name in ("n", "model"))

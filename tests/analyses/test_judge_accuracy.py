@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.analyses._judge_accuracy import JudgeAccuracyAnalysis
+from orchestrator.analyses._judge_accuracy import JudgeAccuracyAnalysis, JudgeCalibrationAnalysis
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.settings import Winner
@@ -325,3 +325,24 @@ def test_nothing_known_of_any_pair_is_said():
 def test_there_is_one_way_to_know_the_winner(wrong):
     with pytest.raises(ValidationError):
         Winner(**wrong)
+
+
+@pytest.mark.parametrize("analysis", [JudgeAccuracyAnalysis, JudgeCalibrationAnalysis])
+def test_a_judge_of_pairs_that_nobody_knows_of_hides_no_other(analysis):
+    """Its numbers are undefined; those of the other judge are what they are alone."""
+    known = rated(4)
+    unknown = [judged.score_row("beyond", model, around(5), judge="late") for model in ("x", "y")]
+    config = pointwise.Config(judges=("judge", "late"))
+    both = Source("pointwise", "pointwise", pointwise.PointwiseRating(config), "scores")
+
+    def found(rows, source):
+        context = Context(
+            "study", {"answers": ANSWERS, "items": ITEMS, "scores": judged.scores(rows)},
+            pl.DataFrame(), [source], 0.95, 300, 0,
+        )  # fmt: skip
+        first = analysis(JudgedWinner()).summarise(context)[0]
+        return [list(line.values())[1:] for line in lines(first)]
+
+    first, second = found([*known, *unknown], both)
+    assert [first] == found(known, source())
+    assert 0 in second

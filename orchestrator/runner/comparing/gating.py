@@ -65,12 +65,13 @@ _COUNTED: Final = (None, None)
 
 
 class _Found(NamedTuple):
-    """What decides one requirement.
+    """The estimate by which one requirement is decided.
 
     Attributes:
-        estimate: Of the difference of its terms, or of its term, with the interval that decides.
-        sizes: Items, None for counts; and their clusters, None where each stands alone.
-        aside: What else is asked elsewhere, which could look like the same question; or empty.
+        estimate: Of its term, or of the difference of its terms, with the interval that decides.
+        sizes: Number of items, None for counts; number of their clusters, None where each item
+            stands alone.
+        aside: Note on what the estimate rests on; empty for none.
     """
 
     estimate: Estimate
