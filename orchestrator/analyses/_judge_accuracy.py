@@ -210,7 +210,7 @@ def _errors(settings: Sequence[Judged], context: Context) -> Table:
     return make_table("judge_accuracy.errors", title, columns, lines, notes=notes)
 
 
-_DIFFERENCES: Final = table_columns(
+_COMPARED: Final = table_columns(
     "setting | first | second | difference: signed 3 | p: p | p (Holm): p"
 )
 
@@ -323,7 +323,7 @@ def _comparison_table(
         "difference: first accuracy minus second, on shared pairs; interval over prompts; p: "
         "by flipping signs of prompts"
     ]
-    return make_table(key, title, _DIFFERENCES, lines, notes=notes)
+    return make_table(key, title, _COMPARED, lines, notes=notes)
 
 
 def _with_count(
@@ -364,10 +364,10 @@ class JudgePromptsAnalysis(Analysis[JudgePromptsConfig]):
     def summarise(self, context: Context) -> list[Table]:
         """Return a row a setting, and the agreement of every two settings."""
         settings = judged_settings(context, self.config.methods, self.config.winner)
-        return [_by_setting(settings, context), _agreement(settings, context)]
+        return [_settings(settings, context), _agreement(settings, context)]
 
 
-def _by_setting(settings: Sequence[Judged], context: Context) -> Table:
+def _settings(settings: Sequence[Judged], context: Context) -> Table:
     lines: list[list[Cell]] = []
     for one in settings:
         trusts = {trust.judge: trust for trust in context.trust.get(one.source.name, ())}

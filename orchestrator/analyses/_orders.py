@@ -58,11 +58,11 @@ _AGREEMENT: Final = table_columns(
     "in categories: count | of: count | resolved by both: count",
     "same among these: count",
 )
-_WINNERS: Final = table_columns(
+_CATEGORIES: Final = table_columns(
     "evaluator | against | model | and model | category | difference: signed",
     "difference of the other: signed | winner | winner of the other | same",
 )
-_VALIDATED: Final = table_columns(
+_VERDICTS: Final = table_columns(
     "score | order found | right | in resamples: percent | pairs right: count",
     "wrong: count | open: count | prompts: count",
 )
@@ -228,7 +228,7 @@ class SameWinnerAnalysis(Analysis[SameWinnerConfig]):
                 shares,
                 notes=[f"of: {counted}", means, f"interval: {METHOD}, not adjusted"],
             ),
-            make_table("same_winner.categories", "Winners in each category", _WINNERS, each),
+            make_table("same_winner.categories", "Winners in each category", _CATEGORIES, each),
             _scores(context, scores, models, names),
         ]
 
@@ -341,7 +341,7 @@ class ValidationAnalysis(Analysis[ValidationConfig]):
             make_table(
                 "validation.order",
                 "Methods and the true order of models",
-                _VALIDATED,
+                _VERDICTS,
                 lines,
                 basis=f"true order: {stated}",
                 notes=[

@@ -64,7 +64,6 @@ from orchestrator.plugin import (
 
 _LETTERS: Final = tuple(Label(letter, (letter, f" {letter}")) for letter in "ABC")
 _TRUTH: Final = _LETTERS[:2]
-_RELATIONS: Final = _LETTERS
 _OF_TOKENS: Final = (
     "token_confidence", "lowest_group_confidence", "bottom_group_confidence", "tail_confidence",
 )  # fmt: skip
@@ -416,7 +415,7 @@ def _entailment(model: str, question: str, one: str, other: str) -> ChooseAsk:
             " (A) entailment\n (B) contradiction\n (C) neutral\n"
             "Reply with A, B or C and nothing else."
         ),
-        _RELATIONS,
+        _LETTERS,
     )
 
 
