@@ -37,7 +37,8 @@ class Link(msgspec.Struct, eq=False):
     n_refused: int = 0
     n_workers: int = 0
     idle: deque[asyncio.Future[None]] = msgspec.field(default_factory=deque)
-    timer: asyncio.TimerHandle | None = None
+    timer: asyncio.Handle | None = None
+    wakes_at: float = 0.0
 
     def use(self, backend: Backend) -> None:
         """Send requests over this connection from now on."""
@@ -74,7 +75,7 @@ Connect = Callable[[str], Awaitable[Backend | Failure]]
 Leave = Callable[[str, Backend], Awaitable[None]]
 T = TypeVar("T")
 
-# What an event loop's timer may come too early, and what its own account of when may be off.
+# What an event loop's timer may come too early.
 _RESOLUTION_S = 1e-3
 
 _log = logging.getLogger(__name__)
@@ -401,10 +402,12 @@ class Scheduler:
 
     def _set_timer(self, link: Link) -> None:
         at = self._core.wake_at(link.model)
-        if at is None or (link.timer is not None and link.timer.when() <= at + 2 * _RESOLUTION_S):
+        if at is None or (link.timer is not None and link.wakes_at <= at):
             return
         if link.timer is not None:
             link.timer.cancel()
+        link.wakes_at = at
+        # What is due already gets no `TimerHandle` of uvloop, but a handle that knows no time.
         link.timer = self._loop.call_at(at + _RESOLUTION_S, self._on_timer, link)
 
     def _on_timer(self, link: Link) -> None:
