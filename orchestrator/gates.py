@@ -59,11 +59,8 @@ class UnreadableError(ValueError):
         self.message = message
         self.text = text
         self.column = column
-        super().__init__(f"column {column}: {message}")
-
-    def pointed(self) -> str:
-        """Return the message with the requirement below it, and a mark under the place."""
-        return f"{self}\n{self.text}\n{'-' * (self.column - 1)}^"
+        # The requirement stands below, with a mark under the place.
+        super().__init__(f"column {column}: {message}\n{text}\n{'-' * (column - 1)}^")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_071,
     "functions with `Any` in the signature": 223,
-    "lines": 102_036,
+    "lines": 102_014,
     "files": 412,
     "distinct names": 3_989,
     "value classes": 533,

@@ -3,8 +3,8 @@
 Written against vLLM 0.32. Labels are read from ordinary alternatives (`top_logprobs`), so start the
 server with `--max-logprobs 64` or more; what is missing there is drawn by force, token by token, or
 asked for by id where the server spoils nothing by that (`gate: false`). Numbers that are processed
-can't be forced: they are bounded, or asked for by id. `/tokenize` and `/detokenize` are the server's
-tokenizer.
+can't be forced: they are bounded, or asked for by id. The server's tokenizer is that of `/tokenize`
+and `/detokenize`.
 """
 
 import asyncio

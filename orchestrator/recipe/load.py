@@ -380,7 +380,8 @@ class _Loading:
             try:
                 read_checked(text, names)
             except UnreadableError as error:
-                self._fault(("gates", index), f"gates.{index}: {text!r}: {error}")
+                said = f"gates.{index}: {text!r}: column {error.column}: {error.message}"
+                self._fault(("gates", index), said)
 
     def _check_roles(
         self, entry: Mapping[str, object], path: source.KeyPath, models: Mapping[str, object]

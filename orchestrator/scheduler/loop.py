@@ -38,7 +38,7 @@ class Link(msgspec.Struct, eq=False):
     n_workers: int = 0
     idle: deque[asyncio.Future[None]] = msgspec.field(default_factory=deque)
     timer: asyncio.Handle | None = None
-    wakes_at: float = 0.0
+    due: float = 0.0
 
     def use(self, backend: Backend) -> None:
         """Send requests over this connection from now on."""
@@ -402,11 +402,11 @@ class Scheduler:
 
     def _set_timer(self, link: Link) -> None:
         at = self._core.wake_at(link.model)
-        if at is None or (link.timer is not None and link.wakes_at <= at):
+        if at is None or (link.timer is not None and link.due <= at):
             return
         if link.timer is not None:
             link.timer.cancel()
-        link.wakes_at = at
+        link.due = at
         # What is due already gets no `TimerHandle` of uvloop, but a handle that knows no time.
         link.timer = self._loop.call_at(at + _RESOLUTION_S, self._on_timer, link)
 

@@ -38,8 +38,8 @@ _GROWING: Final = frozenset((
 _INDEXED: Final = ("choices", "tool_calls")
 _HOLDING: Final = ("delta", "logprobs", "function")
 _ERROR_FIELDS: Final = ("error", "errors", "message", "detail", "msg", "base_resp")
-# How Azure and Gemini say that a prompt was filtered, beside no answer. Words can't tell, as those
-# of `rulings` do: filters are named where it passed, too. A text that repeats it escapes its quotes.
+# How Azure and Gemini say that a prompt was filtered, beside no answer. Words (`rulings`) can't
+# tell: filters are named where it passed, too. A text that repeats it escapes its quotes.
 _FILTERED: Final = re.compile(rb'"filtered"\s*:\s*true|"block_?reason"\s*:\s*["1-9]', re.IGNORECASE)
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 

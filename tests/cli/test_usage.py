@@ -72,19 +72,19 @@ def test_every_option_is_read_by_its_command():
             if not isinstance(node, ast.FunctionDef | ast.ClassDef):
                 continue
             for one in ast.walk(node):
-                match one:
-                    case ast.Name(id=name):
-                        called[node.name].add(name)
-                    case ast.Attribute(value=owner, attr=name):
-                        called[node.name].add(name)
-                        read[node.name] |= {name} if "options" in ast.unparse(owner) else set()
-                    case ast.Constant(value=str(name)):
-                        read[node.name].add(name)
+                if isinstance(one, ast.Name):
+                    called[node.name].add(one.id)
+                elif isinstance(one, ast.Attribute):
+                    called[node.name].add(one.attr)
+                    if "options" in ast.unparse(one.value):
+                        read[node.name].add(one.attr)
+                elif isinstance(one, ast.Constant) and isinstance(one.value, str):
+                    read[node.name].add(one.value)
     for name in COMMANDS:
         parser = cli._parser()
         for word in name.split():
             (sub,) = (one for one in parser._actions if hasattr(one, "_choices_actions"))
-            parser = sub.choices[word]
+            parser = vars(sub)["choices"][word]
         reached = {parser.get_default("handler").partition(":")[2], "main", "run_path"}
         while more := set().union(*(called[one] for one in reached)) - reached:
             reached |= more

@@ -82,7 +82,7 @@ def test_a_fault_is_said_at_its_column(text, column, said):
         read(text)
     assert raised.value.column == column
     assert said in raised.value.message
-    assert raised.value.pointed().splitlines()[-1] == "-" * (column - 1) + "^"
+    assert str(raised.value).splitlines()[-1] == "-" * (column - 1) + "^"
 
 
 def test_a_requirement_of_any_length_is_refused():

@@ -52,6 +52,9 @@ class Busy:
     def attempted(self, request):
         pass
 
+    def left(self, request):
+        pass
+
 
 @pytest.mark.parametrize("wait_s", [0.0, 1e-4, 2e-3])
 @pytest.mark.parametrize("loop", LOOPS)

@@ -471,7 +471,7 @@ def _read(text: str, sides: Sequence[Side]) -> Requirement:
     try:
         found = read_checked(text, names)
     except UnreadableError as error:
-        raise UsageError(error.pointed()) from error
+        raise UsageError(str(error)) from error
     if len(sides) < 2 and any(term.run == "old" for term in found.terms):
         raise UsageError(f"{text}: it names the old run; give one with --against RUN")
     return found
