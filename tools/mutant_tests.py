@@ -4,8 +4,10 @@
 
 Collects the tests of this folder once; they write to `SCRATCH`. Each line of standard input is a
 question in JSON: `path`, `line`, `source`, `changed` (a file, and its text without and with a
-change of that line), `tests`, `limit_s`. A fork of this process changes the function and runs the
-tests up to the first that fails. It answers with a line of JSON, `[verdict, test]`.
+change of that line), `tests`, `limit_s`. A fork of this process changes the function and
+runs the tests up to the first that fails, or that ends after `limit_s`. It answers with a line of
+JSON, `[verdict, test]`. As a plug-in of pytest (`-p mutant_tests`), it has coverage keep the lines
+of each file of tests apart.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ import os
 import select
 import signal
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
+from coverage import Coverage
 
 
 def put(path: str, line: int, source: str, changed: str) -> bool:
@@ -66,6 +71,18 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from [part] if part.co_flags & 1 else _codes(part)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin a context of coverage with each file of tests: one for each test costs minutes."""
+    _begin(item.nodeid.partition("::")[0])
+
+
+@lru_cache(maxsize=1)
+def _begin(file: str) -> None:
+    if measured := Coverage.current():
+        measured.switch_context(file)
+
+
 class Served:
     """Answers questions instead of running the tests that pytest has collected."""
 
@@ -101,7 +118,8 @@ class Served:
             self._run(question, items, writing)
         os.close(writing)
         with os.fdopen(reading) as said:
-            ready, *_ = select.select([said], [], [], question["limit_s"])
+            # One test more than the time allows is let end; twice the time, and it hangs.
+            ready, *_ = select.select([said], [], [], 2 * question["limit_s"])
             text = said.readline() if ready else "timeout"
         try:
             os.killpg(child, signal.SIGKILL)
@@ -112,17 +130,16 @@ class Served:
         return verdict, test
 
     def _run(self, question: Mapping[str, Any], items: list[pytest.Item], to: int) -> None:
-        verdict = "not loaded"
+        verdict, end = "not loaded", time.monotonic() + question["limit_s"]
         try:
             names = ("path", "line", "source", "changed")
             if question["changed"] == question["source"] or put(*(question[n] for n in names)):
                 verdict = "killed"
                 for item, after in zip(items, [*items[1:], None], strict=True):
                     item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
-                    if self.failed:
+                    if self.failed or time.monotonic() > end:
                         break
-                else:
-                    verdict = "survived"
+                verdict = "killed" if self.failed else "survived"
         except Exception as error:  # noqa: BLE001 (said by the parent)
             verdict = f"fault: {error!r}"
         finally:

@@ -3,11 +3,13 @@
     .venv/bin/python tools/mutants.py --n 300 --to FOLDER
 
 `FOLDER` gets a copy of the files of git's last commit, in which everything happens; `reached`: the
-tests that run each line, from one run of all fast tests; and `results.jsonl`, a line for each
-mutant: the same command goes on where the last one stopped. A mutant is tried by the tests that run
-its line, or where only processes that tests start run it, by those whose files name its module.
-Mutants come in an order drawn by `--seed`, so those done so far are a random sample of all. A test
-that fails is run again without the change: if it fails then, too, its file is left out.
+files of tests that run each line, from one run of all fast tests; and `results.jsonl`, a line for
+each mutant: the same command goes on where the last one stopped. A mutant is tried by the files of
+tests that run its line, those that name its module and those of its room first; or where only
+processes that tests start run it, by those of its room that name its module. What no test has
+noticed within `--limit-s` counts as survived. Mutants come in an order drawn by `--seed`, so those
+done so far are a random sample of all. A test that fails is run again without the change: if it
+fails then, too, its file is left out.
 """
 
 from __future__ import annotations
@@ -58,7 +60,6 @@ _SWAPS: Final[Mapping[type[ast.operator], type[ast.operator]]] = {
     ast.Pow: ast.Mult,
 }
 _SERVER: Final = ROOT / "tools" / "mutant_tests.py"
-_FORKED_S: Final = 20.0
 _FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
@@ -175,16 +176,18 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 class Tests:
-    """Which fast tests run a line."""
+    """Which files of fast tests run a line."""
 
     def __init__(self, tree: Path) -> None:
         """Read what the fast tests reached; the first time, run them all."""
         self.tree = tree
         kept = tree.parent / "reached"
         if not kept.exists():
-            command = [sys.executable, "-m", "pytest", "-q", *_FAST, "--cov", "--cov-context=test"]
+            settings = tree.parent / "coverage.ini"
+            settings.write_text(f"[run]\nsource = {','.join(PRODUCT)}\n")
+            command = [sys.executable, "-m", "pytest", "-q", *_FAST, "-p", _SERVER.stem, "--cov"]
             subprocess.run(
-                [*command, "--cov-report=", "-n", "2", "--dist", "loadfile"],
+                [*command, f"--cov-config={settings}", "--cov-report=", "-n2", "--dist=loadfile"],
                 cwd=tree,
                 env={**_environment(tree), "COVERAGE_FILE": str(kept)},
                 check=False,
@@ -203,23 +206,25 @@ class Tests:
         return contexts.get(at, ())
 
     def of(self, path: str, line: int) -> list[str]:
-        """Return the tests of a line: those in files that name its module first."""
-        reached = {c.partition("|")[0].partition("[")[0] for c in self._contexts(path, line)} - {""}
-        module = Path(path).parent.name if path.endswith("__init__.py") else Path(path).stem
-        files = {one.partition("::")[0] for one in reached} or {
-            str(p.relative_to(self.tree))
-            for p in (self.tree / "tests").rglob("test_*.py")
-            if set(p.parts) & set(Path(path).parts)
-        }
-        texts = {one: (self.tree / one).read_text("utf-8") for one in files}
-        named = {one for one, text in texts.items() if module.strip("_") in text}
-        if not reached:
-            return sorted(named)
-        return sorted(reached, key=lambda one: (one.partition("::")[0] not in named, one))
+        """Return the files of tests of a line: the more likely one notices, the earlier it is."""
+        place = Path(path)
+        module = (place.parent.name if place.name == "__init__.py" else place.stem).strip("_")
+
+        def names(file: str) -> bool:
+            return module in (self.tree / file).read_text("utf-8")
+
+        def of_room(file: str) -> bool:
+            return bool(set(Path(file).parts) & set(place.parts))
+
+        if reached := set(self._contexts(path, line)) - {""}:
+            return sorted(reached, key=lambda one: (-names(one) - of_room(one), one))
+        files = (str(p.relative_to(self.tree)) for p in (self.tree / "tests").rglob("test_*.py"))
+        return sorted(one for one in files if of_room(one) and names(one))
 
 
 def _environment(tree: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join((str(tree), str(_SERVER.parent)))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class Bench:
@@ -276,7 +281,7 @@ class Bench:
             "source": source.decode(),
             "changed": changed.decode(),
             "tests": wanted,
-            "limit_s": min(self.limit_s, _FORKED_S),
+            "limit_s": self.limit_s,
         }
         verdict, failed = self._asked(question)
         missed = (
@@ -392,7 +397,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--to", type=Path, required=True, help="folder of the copy and the results")
     parser.add_argument("--n", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit-s", type=float, default=120, help="seconds a mutant may take")
+    parser.add_argument("--limit-s", type=float, default=60, help="seconds of tests for a mutant")
     parser.add_argument(
         "--only", default="", help="part of the product, such as orchestrator/methods"
     )

@@ -79,11 +79,21 @@ def test_what_tests_notice_is_killed_and_a_run_goes_on_where_it_stopped(tree, ca
 
 
 @pytest.mark.slow
-def test_a_line_is_tried_by_the_tests_that_run_it(tree):
+def test_a_line_is_tried_by_the_files_of_tests_that_run_it_those_of_its_room_first(tree):
+    for name, line in {"b": "free(1)", "c": "held(1)"}.items():
+        path = tree / f"tests/api/test_{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(
+            f"from orchestrator.methods.a import free, held\n\n\ndef test_it():\n    {line}\n"
+        )
     found = mutants.Tests(tree)
-    assert found.of("orchestrator/methods/a.py", 2) == ["tests/methods/test_a.py::test_held"]
-    # No test runs it, so that those whose files name its module are tried.
-    assert found.of("orchestrator/methods/a.py", 6) == ["tests/methods/test_a.py"]
+    of = {line: found.of("orchestrator/methods/a.py", line) for line in (2, 6, 10)}
+    # No test runs the last, so that the files of its room that name its module are tried.
+    assert of == {
+        2: ["tests/methods/test_a.py", "tests/api/test_c.py"],
+        6: ["tests/api/test_b.py"],
+        10: ["tests/methods/test_a.py"],
+    }
 
 
 @pytest.mark.slow
