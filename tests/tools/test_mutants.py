@@ -102,18 +102,10 @@ def test_what_tests_notice_is_killed_and_a_run_goes_on_where_it_stopped(tree):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("body", "verdict"),
-    [
-        ("    while x < 2:\n        x += 1\n", "timeout"),
-        ("    for _ in range(2):\n        x += 1\n", "killed"),
-    ],
-)
-def test_a_test_that_never_ends_decides_nothing(tree, body, verdict):
+def test_a_test_that_never_ends_decides_nothing(tree):
     path = tree / "orchestrator/methods/a.py"
-    path.write_text(f"def held(x):\n{body}    return x - 1\n")
-    verdicts, _ = tried(tree, "--limit-s", "1")
-    assert verdicts[3, "deleted statement"] == verdict
+    path.write_text("def held(x):\n    while x < 2:\n        x += 1\n    return x\n")
+    assert tried(tree, "--limit-s", "1")[0][3, "deleted statement"] == "timeout"
 
 
 @pytest.mark.slow
