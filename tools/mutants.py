@@ -7,8 +7,9 @@
 mutant is tried by the files of tests that import its module, then by those of its room, then by
 others that name its module, for `--limit-s` seconds of processor time. What none of these notices
 counts as survived, so that the share of those killed is a lower bound. Mutants come in an order
-drawn by `--seed`, so those done so far are a random sample of all. A test that fails is run again
-without the change: if it fails then, too, its file is left out.
+drawn by `--seed`, so those done so far are a random sample of all. With more seconds than before,
+survivors are tried again. A test that fails is run again without the change: if it fails then, too,
+its file is left out.
 """
 
 from __future__ import annotations
@@ -263,8 +264,10 @@ class Bench:
             finally:
                 path.write_bytes(source)
                 os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-            if verdict != "killed" or not failed or self._tested([failed])[0] == "survived":
+            if verdict != "killed" or self._tested([failed] if failed else tests)[0] == "survived":
                 return verdict, failed
+            if not failed:
+                return "timeout", ""
             self.left_out.add(failed.partition("::")[0])
 
     def _tested(self, tests: Sequence[str]) -> tuple[str, str]:
@@ -369,24 +372,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     if to.is_relative_to(ROOT):
         parser.error("--to must be outside the checkout")
     kept = to / "results.jsonl"
-    results = [json.loads(x) for x in kept.read_text().splitlines()] if kept.exists() else []
-    done = {r["name"] for r in results}
+    lines = kept.read_text().splitlines() if kept.exists() else []
+    results = {one["name"]: one for one in map(json.loads, lines)}
     tree = copied(to)
     wanted = [m for m in drawn(tree, args.seed) if m.path.startswith(args.only)][: args.n]
     bench = Bench(tree, args.limit_s)
     for mutant in wanted:
-        if mutant.name in done:
+        known = results.get(mutant.name)
+        if known and (known["verdict"] == "killed" or known["limit_s"] >= args.limit_s):
             continue
         start = time.monotonic()
         verdict, failed = bench.tried(mutant)
         result = {**mutant._asdict(), "name": mutant.name, "verdict": verdict, "test": failed}
-        result["seconds"] = round(time.monotonic() - start, 1)
+        result |= {"seconds": round(time.monotonic() - start, 1), "limit_s": args.limit_s}
         with kept.open("a") as file:
             file.write(json.dumps(result) + "\n")
-        results.append(result)
+        results[mutant.name] = result
         print(f"{verdict} {mutant.path}:{mutant.line} {mutant.kind} {failed}", flush=True)
-    names = {m.name for m in wanted}
-    print(summary([r for r in results if r["name"] in names]))
+    print(summary([results[m.name] for m in wanted]))
     return 0
 
 
