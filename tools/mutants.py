@@ -67,8 +67,8 @@ _LIBRARIES: Final = (
     *("pytest_asyncio", "rich.console", "rich.markdown", "scipy.stats", "uvloop", "yaml"),
 )
 _PASSED: Final = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-# Seconds that a second of processor time may take.
-_SLOWER: Final = 10
+# More than pytest gives a test that hangs.
+_HUNG_S: Final = 300.0
 _FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
@@ -287,7 +287,7 @@ class Bench:
             self._run(tests, left_s, writing)
         os.close(writing)
         with os.fdopen(reading) as said:
-            ready, *_ = select.select([said], [], [], _SLOWER * self.limit_s)
+            ready, *_ = select.select([said], [], [], _HUNG_S)
             verdict, _, failed = (said.readline() if ready else "timeout").partition("\t")
         # What the tests have started is in the session of the child.
         with suppress(ProcessLookupError):
