@@ -4,9 +4,9 @@
 
 `FOLDER` gets a copy of the files of git's last commit, in which everything happens, and
 `results.jsonl`, a line for each mutant: the same command goes on where the last one stopped. A
-mutant is tried by the files of tests that import its module, then by those of its room, then by
-others that name its module, for `--limit-s` seconds of processor time. What none of these notices
-counts as survived, so that the share of those killed is a lower bound. Mutants come in an order
+mutant is tried by the files of fast tests for `--limit-s` seconds of processor time, first by those
+that import its module and share words with the changed function. What none of these notices counts
+as survived, so that the share of those killed is a lower bound. Mutants come in an order
 drawn by `--seed`, so those done so far are a random sample of all. With more seconds than before,
 survivors are tried again. A test that fails is run again without the change: if it fails then, too,
 its file is left out.
@@ -20,6 +20,7 @@ import copy
 import importlib
 import itertools
 import json
+import math
 import os
 import random
 import re
@@ -33,6 +34,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -69,6 +71,8 @@ _LIBRARIES: Final = (
 _PASSED: Final = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 # More than pytest gives a test that hangs.
 _HUNG_S: Final = 300.0
+# Of an import among the weights of words, which are at most 7.
+_IMPORTED: Final = 20.0
 _FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
@@ -185,32 +189,40 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 class Tests:
-    """Files of tests, and how near each is to a module."""
+    """Files of tests, and how near each is to a function by the words that both use."""
 
     def __init__(self, tree: Path) -> None:
         files = sorted((tree / "tests").rglob("test_*.py"))
-        self._texts = {str(p.relative_to(tree)): p.read_text("utf-8") for p in files}
+        self._words = {str(p.relative_to(tree)): _words(p.read_text("utf-8")) for p in files}
+        in_files = Counter(chain.from_iterable(self._words.values()))
+        self._weights = {word: math.log(len(files) / n) for word, n in in_files.items()}
 
-    def of(self, path: str) -> list[str]:
-        """Return those that import a module, share a room with it, or name it: nearest first."""
-        module = Path(path).with_suffix("")
-        module = module.parent if module.name == "__init__" else module
-        package, name = ".".join(module.parts[:-1]), re.escape(module.name)
-        imports = re.compile(
-            rf"{re.escape(package)}\.{name}\b|from {re.escape(package)} import [\w\s,(]*?\b{name}\b"
-        )
-        rooms = {*module.parts[1:], *module.parts[:1]} - {"orchestrator"}
-        named = re.compile(rf"\b{name.strip('_')}\b")
-        near = {
-            file: (
-                bool(imports.search(text)),
-                module.name.strip("_") in Path(file).stem,
-                len(rooms & set(Path(file).parts)),
-                bool(named.search(text)),
-            )
-            for file, text in self._texts.items()
-        }
-        return sorted((one for one in near if any(near[one])), key=near.__getitem__, reverse=True)
+    def of(self, mutant: Mutant, source: bytes) -> list[str]:
+        """Return all, the nearest first: a rare word counts more, an import of the module most."""
+        module = Path(mutant.path).with_suffix("")
+        place = module.parts[:-1] if module.name == "__init__" else module.parts
+        about = _words(_function(source, mutant.line)) | {*place}
+
+        def near(file: str) -> float:
+            words = self._words[file]
+            is_imported = ".".join(place) in words or {".".join(place[:-1]), place[-1]} <= words
+            return _IMPORTED * is_imported + sum(self._weights[word] for word in about & words)
+
+        return sorted(self._words, key=near, reverse=True)
+
+
+def _words(text: str) -> set[str]:
+    return {*re.findall(r"[^\W\d]\w{2,}", text), *re.findall(r"[^\W\d][\w.]+", text)}
+
+
+def _function(source: bytes, line: int) -> str:
+    functions = (
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.lineno <= line <= (node.end_lineno or 0)
+    )
+    return ast.unparse(max(functions, key=lambda one: one.lineno))
 
 
 class Noticed:
@@ -257,7 +269,7 @@ class Bench:
         path = self.tree / mutant.path
         source, times = path.read_bytes(), path.stat()
         while True:
-            tests = [one for one in self.tests.of(mutant.path) if one not in self.left_out]
+            tests = [one for one in self.tests.of(mutant, source) if one not in self.left_out]
             path.write_bytes(mutant.applied(source))
             os.utime(path, (second := next(self._seconds), second))
             try:

@@ -59,20 +59,24 @@ def tree(tmp_path):
     return tmp_path / "tree"
 
 
-def test_a_module_is_tried_by_tests_that_import_it_then_by_its_room_then_by_its_name(tree):
+def test_a_mutant_is_tried_first_by_tests_that_import_its_module_and_use_its_words(tree):
+    (tree / "orchestrator/methods/a.py").write_text(
+        "def held(x):\n    return 'one thing', x\n\n\ndef free(x):\n    return 'other', x\n"
+    )
     for name, line in {
-        "api/test_b.py": "from orchestrator.methods.a import held",
-        "api/test_c.py": "from orchestrator.methods import _b, a",
-        "api/test_d.py": "from orchestrator.methods import _b, ask",
-        "api/test_e.py": "a = 1",
-        "methods/test_f.py": "",
+        "test_far": "x = 1",
+        "test_words": "assert said() == 'the other one'",
+        "test_imports": "from orchestrator.methods.a import held",
+        "test_both": "from orchestrator.methods.a import free\nassert free(1) == ('other', 1)",
     }.items():
-        path = tree / "tests" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"{line}\n")
-    files = ["methods/test_a", "api/test_b", "api/test_c", "methods/test_f", "api/test_e"]
-    found = mutants.Tests(tree).of("orchestrator/methods/a.py")
-    assert found == [f"tests/{name}.py" for name in files]
+        (tree / f"tests/{name}.py").write_text(line)
+    path = tree / "orchestrator/methods/a.py"
+    mutant = next(
+        m for m in mutants.mutants_of("orchestrator/methods/a.py", path.read_bytes()) if m.line == 6
+    )
+    found = mutants.Tests(tree).of(mutant, path.read_bytes())
+    assert [found[0], found[-1]] == ["tests/test_both.py", "tests/test_far.py"]
+    assert found.index("tests/test_imports.py") < found.index("tests/test_words.py")
 
 
 def tried(tree, *options):
