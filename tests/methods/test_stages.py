@@ -19,7 +19,7 @@ from orchestrator.records import (
     TopLogprobs,
 )
 from orchestrator.units import Plan, make_part
-from tests.core.fakes import Items
+from tests.core.fakes import BAD, Items
 from tests.fake import judge
 from tests.matrix.test_methods_on_servers import METHODS
 
@@ -76,14 +76,16 @@ def answer(request):
             return Rewards(np.ones((1, 1), np.float32))
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_what_is_planned_for_an_item_is_what_is_asked(name):
+def ran(name, refused=None):
+    """Evaluate one item; return the plan, how often each kind of ask was sent, and the rows.
+
+    Asks of the kind and model that are `refused` fail.
+    """
     entry = dict(METHODS[name])
     kind = entry.pop("kind")
     method = contracts.method(kind)
-    made = method(method.Config.model_validate(entry))
     plan = Plan(
-        [make_part(kind, made, MODELS)],
+        [make_part(kind, method(method.Config.model_validate(entry)), MODELS)],
         Questions(1),
         {model: digest(model) for model in ASKED},
         seed=0,
@@ -95,9 +97,17 @@ def test_what_is_planned_for_an_item_is_what_is_asked(name):
             request = driver.outbox.popleft()
             if request.key not in known:
                 asked[request.kind, request.ask.model] += 1
-                known[request.key] = answer(request)
+                is_refused = (request.kind, request.ask.model) == refused
+                known[request.key] = BAD if is_refused else answer(request)
             driver.deliver(request, known[request.key])
-    assert {row["status"] for end in driver.finished for row in end.rows} == {"ok"}
+    assert len(driver.finished) == len(plan)
+    return plan, asked, [row for end in driver.finished for row in end.rows]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_is_planned_for_an_item_is_what_is_asked(name):
+    plan, asked, rows = ran(name)
+    assert {row["status"] for row in rows} == {"ok"}
     planned = Counter()
     for _, stage in plan.stages():
         planned[stage.ask, stage.model] += stage.per_item
@@ -106,3 +116,14 @@ def test_what_is_planned_for_an_item_is_what_is_asked(name):
         if asked["generate", model] > planned["generate", model]:
             asked["generate", model] -= 1
     assert +asked == +planned
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_request_that_fails_is_a_failed_row_with_its_cause(name):
+    # Of two answers, one is too few to compare.
+    causes = {BAD.cause, "too_few_answers"} if name == "peer_elo" else {BAD.cause}
+    for refused in ran(name)[1]:
+        *_, rows = ran(name, refused)
+        failed = [row for row in rows if row["status"] == "failed"]
+        assert failed, refused
+        assert {row["cause"] for row in failed} <= causes, refused
