@@ -125,6 +125,7 @@ def make_app(library: Library, desk: Desk | None = None) -> Starlette:
         ("/api/labels", api.labels),
         ("/api/labels/{code}", api.labelled),
         ("/api/runs/{run}", api.overview),
+        ("/api/runs/{run}/sections", api.sections),
         ("/api/runs/{run}/drawings", api.drawings),
         ("/api/runs/{run}/state", api.state),
         ("/api/runs/{run}/export", api.export),
@@ -218,8 +219,12 @@ class Api:
         """Return the progress of a run."""
         return self._run(request).state()
 
+    def sections(self, request: Request) -> object:
+        """The content of the report below its first screen."""
+        return self._run(request).snapshot().sections
+
     def overview(self, request: Request) -> object:
-        """Return the content of the report."""
+        """Return the first screen of the report."""
         snapshot = self._run(request).snapshot()
         return {"version": snapshot.version, **snapshot.overview}
 

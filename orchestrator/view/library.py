@@ -19,6 +19,7 @@ import polars as pl
 from orchestrator import plugins
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError
+from orchestrator.report.html.page import Section
 from orchestrator.report.text import page_line
 from orchestrator.runner import api
 from orchestrator.runner.results import runs
@@ -94,13 +95,22 @@ class Snapshot:
 
     @cached_property
     def overview(self) -> dict[str, object]:
-        """The content of the report, as plain data."""
-        return overview.overview(self.result)
+        """The first screen of the report, as plain data."""
+        return overview.first_screen(self.result)
+
+    @cached_property
+    def sections(self) -> dict[str, object]:
+        """What stands below it."""
+        return overview.sections(self.result, self._parts)
 
     @cached_property
     def drawings(self) -> dict[str, object]:
         """The charts of the report, which take longer than all it says."""
-        return overview.drawings(self.result)
+        return overview.drawings(self._parts)
+
+    @cached_property
+    def _parts(self) -> list[Section]:
+        return overview.parts(self.result)
 
     def trace(self, index: int) -> dict[str, Any]:
         """Return the requests of an item, or the reason why they can't be shown.

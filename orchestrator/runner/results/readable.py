@@ -26,6 +26,7 @@ from orchestrator.runner.event_loop import DeferredInterrupts
 from orchestrator.runner.results.frames import (
     EXPORTED,
     ITEM_COLUMNS,
+    KEPT,
     export,
     is_exported,
     items_path,
@@ -69,6 +70,8 @@ def frames_of(
             export(store, own, late)
             if maywrite:
                 _give(store, own, directory)
+        elif apart is not None:
+            _take_kept(directory.results, own)
         items = items_path(directory)
         if mayread:
             items = own / f"{ITEMS}.parquet"
@@ -107,6 +110,15 @@ def _taken(store: Store, results: Path, own: Path) -> Path | None:
     except OSError:
         return results if is_exported(store, results) else None
     return own if is_exported(store, own) else None
+
+
+def _take_kept(results: Path, own: Path) -> None:
+    """Take what earlier calls have computed, if it is there: a change replaces such a file."""
+    for name in KEPT:
+        with contextlib.suppress(OSError):
+            (own / name).unlink(missing_ok=True)
+            files.check_plain(results / name)
+            files.link_or_copy(results / name, own / name)
 
 
 def _give(store: Store, own: Path, directory: RunDirectory) -> None:
