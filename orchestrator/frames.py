@@ -196,7 +196,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         return len(self._paths)
 
     def digest(self, name: str) -> bytes:
-        """A digest of the bytes of a frame's file, which is read again only where it has changed."""
+        """A digest of the bytes of a frame's file, which is read anew only where it changed."""
         with os.fdopen(files.open_plain(self._paths[name], os.O_RDONLY), "rb") as file:
             found = os.fstat(file.fileno())
             mark = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

@@ -8,8 +8,7 @@ import pytest
 
 from orchestrator.frames import FrameFiles
 from orchestrator.runner.results import tables
-from orchestrator.runner.results.frames import analyse
-from orchestrator.runner.results.frames import RANKINGS
+from orchestrator.runner.results.frames import RANKINGS, analyse
 from orchestrator.runner.results.tables import rankings_of
 from orchestrator.statistics.results import Thresholds
 

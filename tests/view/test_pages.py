@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 import orchestrator
-from orchestrator.report.html import page
+from orchestrator.report.html import page as report_page
 from orchestrator.runner.results import tables
 from tests.report import hostile
+from tests.view.runs import SETTINGS, answers_frame, items_frame, made, make_run
 from tests.view.test_answers import JUDGES, MODELS, PAIRS
 from tests.view.test_answers import made as compared_run
-from tests.view.runs import SETTINGS, answers_frame, items_frame, made, make_run
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def test_the_first_screen_waits_for_no_section_and_takes_what_is_kept(
         raise AssertionError("what is kept, or stands below, is computed")
 
     monkeypatch.setattr(tables, "analyse", never)
-    monkeypatch.setattr(page, "sections", never)
+    monkeypatch.setattr(report_page, "sections", never)
     found = viewer(tmp_path / "runs").enter().json("/api/runs/made")
     assert "h-glance" in str(found["content"])
     assert "part-basis" not in str(found["content"])
