@@ -264,7 +264,8 @@ class Api:
         """One item, with its neighbours in the order that is wanted."""
         snapshot, index = self._item_of(request)
         rows = selected(self._library, snapshot, _wanted(request))
-        page = item_page(snapshot.result.frames, snapshot.items.keys[index])
+        between = request.query_params.getlist("between")
+        page = item_page(snapshot.result.frames, snapshot.items.keys[index], between)
         return {
             "version": snapshot.version,
             "index": index,

@@ -1,8 +1,9 @@
 """The page of one item: what was asked and answered, to the tokens, and every row made of it."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any, Final
 
 import msgspec
@@ -32,19 +33,25 @@ MAX_TEXT: Final = 40_000
 """Characters of one text on a page; how many more there are is said."""
 _MAX_CELL: Final = 600
 _MAX_ROWS: Final = 500
+# Judgments that are drawn one by one, with their distributions; more stand in a matrix first.
+_MOST_DRAWN: Final = 12
 
 Row = Mapping[str, Any]
 
 
-def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
-    """Return the rows of all frames about an item."""
+def item_page(frames: FrameFiles, key: str, between: Collection[str] = ()) -> dict[str, Any]:
+    """Return the rows of all frames about an item.
+
+    Of many judgments there are `matrices`, and the judgments `between` two models alone.
+    """
     about = _rows(frames, ITEMS, key) if ITEMS in frames else []
     shown: dict[str, list[Row]] = {what: [] for what in _SECTIONS}
     others = []
     roles = roles_in(frames)
     for name in frames:
-        found = _rows(frames, name, key) if name != ITEMS else []
         what, columns = _section(roles.get(name, RowRoles()))
+        most = None if what == "judgments" else _MAX_ROWS
+        found = _rows(frames, name, key, most) if name != ITEMS else []
         if found and what and columns.get(_SECTIONS[what].needed) in found[0]:
             shown[what] += [
                 {**row, **{known: row.get(column) for known, column in columns.items()}}
@@ -52,12 +59,44 @@ def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
             ]
         elif found:
             others.append(_table(name, found))
+    drawn = {
+        what: [section.show(row) for row in shown[what]] for what, section in _SECTIONS.items()
+    }
+    matrices: list[dict[str, object]] = []
+    if len(drawn["judgments"]) > _MOST_DRAWN:
+        matrices = _matrices(drawn["judgments"])
+        drawn["judgments"] = [
+            row for row in drawn["judgments"] if {row["model_a"], row["model_b"]} == {*between}
+        ]
     return {
         "key": page_line(key),
         "about": _about(about[0] if about else {}, shown["answers"]),
-        **{what: [section.show(row) for row in shown[what]] for what, section in _SECTIONS.items()},
+        "matrices": matrices,
+        **drawn,
         "others": others,
     }
+
+
+def _matrices(judgments: Sequence[Row]) -> list[dict[str, object]]:
+    """Return each method's P(model of the row better than that of the column), best model first.
+
+    It is the mean over judges and turns; None where none of the two was judged.
+    """
+    found: dict[str, dict[tuple[str, str], list[float]]] = {}
+    for row in judgments:
+        a, b, p = row["model_a"], row["model_b"], row["prefer_a"]
+        cells = found.setdefault(row["method"], {})
+        for pair, value in (((a, b), p), ((b, a), None if p is None else 1 - p)):
+            cells.setdefault(pair, []).extend([] if value is None else [value])
+    matrices = []
+    for method, cells in found.items():
+        of = {pair: fmean(values) for pair, values in cells.items() if values}
+        models = list(dict.fromkeys(model for model, _ in cells))
+        worth = {one: [of[one, two] for two in models if (one, two) in of] for one in models}
+        models.sort(key=lambda one: -fmean(worth[one] or [0.0]))
+        p = [[of.get((one, two)) for two in models] for one in models]
+        matrices.append({"method": method, "models": models, "p": p})
+    return matrices
 
 
 def text(value: object) -> str | None:
@@ -74,11 +113,14 @@ def plain(value: object) -> object:
     return safe_block(value, MAX_TEXT) if isinstance(value, str) else value
 
 
-def _rows(frames: FrameFiles, name: str, key: str) -> list[dict[str, object]]:
+def _rows(
+    frames: FrameFiles, name: str, key: str, most: int | None = _MAX_ROWS
+) -> list[dict[str, object]]:
     scan = frames.scan(name)
     if "item" not in scan.collect_schema():
         return []
-    return scan.filter(pl.col("item") == key).head(_MAX_ROWS).collect().to_dicts()
+    rows = scan.filter(pl.col("item") == key)
+    return (rows if most is None else rows.head(most)).collect().to_dicts()
 
 
 def _section(roles: RowRoles) -> tuple[str, dict[str, str]]:
