@@ -96,7 +96,7 @@ class Snapshot:
     @cached_property
     def overview(self) -> dict[str, object]:
         """The first screen of the report, as plain data."""
-        return overview.first_screen(self.result)
+        return overview.overview(self.result)
 
     @cached_property
     def sections(self) -> dict[str, object]:

@@ -17,11 +17,11 @@ Tree = list[Any]
 """An element as [tag, attributes, children]; a child is text or a tree."""
 
 
-def first_screen(result: Result) -> dict[str, object]:
+def overview(result: Result) -> dict[str, object]:
     """The run in brief, which waits for nothing that stands below it."""
     return {
         "description": page_line(str(result.settings.get("description") or "")),
-        "content": tree_of(page.first_screen(material(result))),
+        "content": tree_of(page.content(material(result))),
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import orchestrator
 from orchestrator.report.brief import brief
-from orchestrator.report.html.page import first_screen
+from orchestrator.report.html.page import content
 from orchestrator.report.html.shell import terms
 from orchestrator.report.progress import Cost
 from tests.browser import IN_CHROMIUM, assert_no_fault
@@ -52,7 +52,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("shown", ON_PAGE)
 def test_a_question_is_answered_on_the_page_of_the_run(shown):
     found = brief(rankings=[an_analysis()], cost=Cost(requests=3))
-    assert shown in first_screen(hostile.material(brief=found))
+    assert shown in content(hostile.material(brief=found))
 
 
 def test_there_are_twenty_questions_of_at_most_three_clicks():

@@ -74,19 +74,18 @@ def render(material: Material) -> str:
     return page("page.html.j2", figures, behind=_behind(material), **_variables(material, found))
 
 
-def first_screen(material: Material) -> str:
-    """The run in brief as HTML, which needs no row of the run where its numbers are kept."""
-    return template("main.html.j2").render(shown="glance", **in_brief(material))
+def content(material: Material, parts: Sequence[Section] | None = None) -> str:
+    """The first screen as HTML, or sections below it for a page that puts in the charts.
 
-
-def content(material: Material, parts: Sequence[Section]) -> str:
-    """What stands below the first screen, as HTML for a page that puts in the charts."""
+    The first screen needs no row of the run where its numbers are kept.
+    """
+    main = template("main.html.j2")
+    if parts is None:
+        return main.render(in_brief(material), shown="glance")
     figures = [figure for section in parts for figure in section.figures if can_draw()]
     waiting = Markup('<p class="faint">Drawing …</p>')
     drawn = {figure.key: waiting for figure in figures if figure.picture is not None}
-    return template("main.html.j2").render(
-        _variables(material, parts), shown="sections", drawn=drawn, grid=keyed()
-    )
+    return main.render(_variables(material, parts), shown="sections", drawn=drawn, grid=keyed())
 
 
 def _variables(material: Material, parts: Sequence[Section]) -> dict[str, object]:

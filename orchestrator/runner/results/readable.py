@@ -71,12 +71,17 @@ def frames_of(
             if maywrite:
                 _give(store, own, directory)
         elif apart is not None:
-            _take_kept(directory.results, own)
+            # A change replaces such a file, and leaves the one that stands here.
+            for name in KEPT:
+                with contextlib.suppress(OSError):
+                    (own / name).unlink(missing_ok=True)
+                    files.check_plain(directory.results / name)
+                    files.link_or_copy(directory.results / name, own / name)
         items = items_path(directory)
         if mayread:
             items = own / f"{ITEMS}.parquet"
             check_items(directory, items)
-        beside = directory.results if maywrite else None
+        beside = directory.results if maywrite else own
         frames = FrameFiles(held or own, _readable(items), roles(store), beside)
         weakref.finalize(frames, side.pop_all().close)
     return frames
@@ -110,15 +115,6 @@ def _taken(store: Store, results: Path, own: Path) -> Path | None:
     except OSError:
         return results if is_exported(store, results) else None
     return own if is_exported(store, own) else None
-
-
-def _take_kept(results: Path, own: Path) -> None:
-    """Take what earlier calls have computed, if it is there: a change replaces such a file."""
-    for name in KEPT:
-        with contextlib.suppress(OSError):
-            (own / name).unlink(missing_ok=True)
-            files.check_plain(results / name)
-            files.link_or_copy(results / name, own / name)
 
 
 def _give(store: Store, own: Path, directory: RunDirectory) -> None:
