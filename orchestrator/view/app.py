@@ -274,6 +274,7 @@ class Api:
             "around": _around(rows, index),
             "notes": _shown_notes(snapshot.notes(), [snapshot.items.keys[index]]),
             **page,
+            "matrices": snapshot.answers.between(index) if page["is_many"] else [],
         }
 
     def trace(self, request: Request) -> object:

@@ -3,16 +3,16 @@
 Paired differences are those of `orchestrator compare`.
 """
 
-from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import polars as pl
 
-from orchestrator import numbers
 from orchestrator.errors import OrchestratorError
 from orchestrator.report.html.shell import grid, safe_block
 from orchestrator.report.text import page_line
 from orchestrator.runner.api import compare
+from orchestrator.runner.comparing.differences import differing
 from orchestrator.view.items import Items, Measure
 from orchestrator.view.library import Snapshot
 from orchestrator.view.overview import folded
@@ -31,18 +31,15 @@ def compared(a: Snapshot, b: Snapshot, measure: str) -> Data:
 
     Of a `measure` that is unknown, the first that they share stands for it.
     """
-    # Settings that differ: path, and what it is in each; a dash where it is not there
-    left, right = dict(_leaves(a.result.settings)), dict(_leaves(b.result.settings))
-    settings = []
-    for path in dict.fromkeys((*left, *right)):
-        if left.get(path) != right.get(path):
-            values = [side.get(path, numbers.UNDEFINED) for side in (left, right)]
-            settings.append([page_line(path), *(safe_block(one, _MAX_SETTING) for one in values)])
+    settings = differing([a.result.settings, b.result.settings])
     shared = [one for one in a.items.measures if one in b.items.measures]
     chosen = next((one for one in shared if one.key == measure), shared[0] if shared else None)
     return {
         "paired": _paired(a, b),
-        "settings": settings[:_MOST_SETTINGS],
+        "settings": [
+            [page_line(path), *(safe_block(one, _MAX_SETTING) for one in values)]
+            for path, values in islice(settings, _MOST_SETTINGS)
+        ],
         "measures": shared,
         "measure": chosen and chosen.key,
         "items": [] if chosen is None else _items(a.items, b.items, chosen),
@@ -62,17 +59,6 @@ def _paired(a: Snapshot, b: Snapshot) -> Data:
         "notes": [page_line(line) for line in found.notes],
         "tables": folded([grid(table, table.key) for table in shown]),
     }
-
-
-def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list) and value:
-        for place, inner in enumerate(value):
-            yield from _leaves(inner, f"{path}.{place}")
-    else:
-        yield path, str(value)
 
 
 def _items(a: Items, b: Items, of: Measure) -> list[Data]:

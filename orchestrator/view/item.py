@@ -3,7 +3,6 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import Any, Final
 
 import msgspec
@@ -42,7 +41,7 @@ Row = Mapping[str, Any]
 def item_page(frames: FrameFiles, key: str, between: Collection[str] = ()) -> dict[str, Any]:
     """Return the rows of all frames about an item.
 
-    Of many judgments there are `matrices`, and the judgments `between` two models alone.
+    Of many judgments, which `is_many` says, only those `between` two models are there.
     """
     about = _rows(frames, ITEMS, key) if ITEMS in frames else []
     shown: dict[str, list[Row]] = {what: [] for what in _SECTIONS}
@@ -62,41 +61,17 @@ def item_page(frames: FrameFiles, key: str, between: Collection[str] = ()) -> di
     drawn = {
         what: [section.show(row) for row in shown[what]] for what, section in _SECTIONS.items()
     }
-    matrices: list[dict[str, object]] = []
-    if len(drawn["judgments"]) > _MOST_DRAWN:
-        matrices = _matrices(drawn["judgments"])
+    if is_many := len(drawn["judgments"]) > _MOST_DRAWN:
         drawn["judgments"] = [
             row for row in drawn["judgments"] if {row["model_a"], row["model_b"]} == {*between}
         ]
     return {
         "key": page_line(key),
         "about": _about(about[0] if about else {}, shown["answers"]),
-        "matrices": matrices,
+        "is_many": is_many,
         **drawn,
         "others": others,
     }
-
-
-def _matrices(judgments: Sequence[Row]) -> list[dict[str, object]]:
-    """Return each method's P(model of the row better than that of the column), best model first.
-
-    It is the mean over judges and turns; None where none of the two was judged.
-    """
-    found: dict[str, dict[tuple[str, str], list[float]]] = {}
-    for row in judgments:
-        a, b, p = row["model_a"], row["model_b"], row["prefer_a"]
-        cells = found.setdefault(row["method"], {})
-        for pair, value in (((a, b), p), ((b, a), None if p is None else 1 - p)):
-            cells.setdefault(pair, []).extend([] if value is None else [value])
-    matrices = []
-    for method, cells in found.items():
-        of = {pair: fmean(values) for pair, values in cells.items() if values}
-        models = list(dict.fromkeys(model for model, _ in cells))
-        worth = {one: [of[one, two] for two in models if (one, two) in of] for one in models}
-        models.sort(key=lambda one: -fmean(worth[one] or [0.0]))
-        p = [[of.get((one, two)) for two in models] for one in models]
-        matrices.append({"method": method, "models": models, "p": p})
-    return matrices
 
 
 def text(value: object) -> str | None:
@@ -365,7 +340,6 @@ def _scored(ask: ScoreAsk, made: Scored, speller: Speller) -> Data:
     return {
         "text": text(ask.text),
         "method": page_line(made.method),
-        "boundary": page_line(made.boundary),
         "tokens": {**found["tokens"], "features": features},
         "missing": found["missing"],
     }

@@ -19,9 +19,10 @@ import polars as pl
 from orchestrator import plugins
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError
-from orchestrator.report.html.page import Section
+from orchestrator.report.html.page import Section, shown_sections
 from orchestrator.report.text import page_line
 from orchestrator.runner import api
+from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
 from orchestrator.runner.results.notes import FILE, read_notes
@@ -110,7 +111,8 @@ class Snapshot:
 
     @cached_property
     def _parts(self) -> list[Section]:
-        return overview.parts(self.result)
+        # Examples are pages of their own.
+        return shown_sections(material(self.result), with_examples=False)
 
     def trace(self, index: int) -> dict[str, Any]:
         """Return the requests of an item, or the reason why they can't be shown.

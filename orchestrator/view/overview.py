@@ -25,11 +25,6 @@ def overview(result: Result) -> dict[str, object]:
     }
 
 
-def parts(result: Result) -> list[page.Section]:
-    """The sections of the report without examples, which are pages."""
-    return page.shown_sections(material(result), with_examples=False)
-
-
 def sections(result: Result, parts: Sequence[page.Section]) -> dict[str, object]:
     """What the report shows below its first screen, without drawings."""
     return {

@@ -159,7 +159,6 @@ def of_summaries(material: Material) -> list[Figure]:
 
 
 _RHO: Final = Column("Spearman", "signed", 2)
-_OVER_BLACK: Final = 0.82
 
 
 def of_agreement(material: Material) -> list[Figure]:
@@ -186,7 +185,6 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
                     "column": name(column),
                     "value": shown.value,
                     "text": f"{shown.value:+z.2f}",
-                    "on_dark": abs(shown.value) > _OVER_BLACK,
                     "tip": f"{name(row)} with {name(column)}: {cell_text(_RHO, shown)}",
                 }
                 for row, column in ((one, two), (two, one))

@@ -202,14 +202,14 @@ def _parts(material: Material, *, with_examples: bool) -> Iterator[Section]:
     if with_examples:
         yield Section("examples", "Examples", examples=examples(material))
     yield Section("tables", "All tables", folded=material.tables)
-    found = (basis.requests(material), basis.lost(material), basis.epochs(material))
-    counted = [one for one in found if one is not None]
+    found = (basis.requests, basis.lost, basis.epochs, basis.models, basis.probes)
+    *counted, probes = [table(material) for table in found]
     yield Section(
         "basis",
         "Data and requests",
         [basis.coverage(material)],
-        tables=[*counted, basis.models(material)],
-        folded=basis.probes(material),
+        tables=[table for table in counted if table.rows],
+        folded=[probes] if probes.rows else [],
     )
 
 

@@ -118,7 +118,11 @@ const judgment = (one, order, trace, rows) => {
 };
 
 /** Who is better than whom by a method, the best first; a cell opens the judgments of its pair. */
-const matrix = ({ method, models, p }, several, between, choose) => {
+const matrix = ({ method, rows }, several, between, choose) => {
+  const worth = new Map(rows.map(([one]) => [one, rows.filter(([row]) => row === one).reduce((sum, [, , p], _, all) => sum + p / all.length, 0)]));
+  const models = [...worth.keys()].sort((one, two) => worth.get(two) - worth.get(one));
+  const known = new Map(rows.map(([row, column, p]) => [JSON.stringify([row, column]), p]));
+  const p = models.map((row) => models.map((column) => known.get(JSON.stringify([row, column])) ?? null));
   const move = (event) => {
     const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
     const cell = event.target.closest("td");
