@@ -30,12 +30,12 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_065,
+    "private functions used once": 1_052,
     "functions with `Any` in the signature": 222,
-    "lines": 101_755,
+    "lines": 101_468,
     "files": 411,
-    "distinct names": 3_981,
-    "value classes": 533,
+    "distinct names": 3_951,
+    "value classes": 531,
     "fields of value classes": 2_521,
     "pairs of value classes that share 60 % of their fields": 17,
     "floors of layers": 10,
