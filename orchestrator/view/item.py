@@ -49,8 +49,9 @@ def item_page(frames: FrameFiles, key: str, between: Collection[str] = ()) -> di
     roles = roles_in(frames)
     for name in frames:
         what, columns = _section(roles.get(name, RowRoles()))
-        most = None if what == "judgments" else _MAX_ROWS
-        found = _rows(frames, name, key, most) if name != ITEMS else []
+        found = _rows(frames, name, key) if name != ITEMS else []
+        if what != "judgments":
+            del found[_MAX_ROWS:]
         if found and what and columns.get(_SECTIONS[what].needed) in found[0]:
             shown[what] += [
                 {**row, **{known: row.get(column) for known, column in columns.items()}}
@@ -88,14 +89,11 @@ def plain(value: object) -> object:
     return safe_block(value, MAX_TEXT) if isinstance(value, str) else value
 
 
-def _rows(
-    frames: FrameFiles, name: str, key: str, most: int | None = _MAX_ROWS
-) -> list[dict[str, object]]:
+def _rows(frames: FrameFiles, name: str, key: str) -> list[dict[str, object]]:
     scan = frames.scan(name)
     if "item" not in scan.collect_schema():
         return []
-    rows = scan.filter(pl.col("item") == key)
-    return (rows if most is None else rows.head(most)).collect().to_dicts()
+    return scan.filter(pl.col("item") == key).collect().to_dicts()
 
 
 def _section(roles: RowRoles) -> tuple[str, dict[str, str]]:

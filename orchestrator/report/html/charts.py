@@ -37,6 +37,7 @@ _ROWS: Final = "rows"
 _ROUNDING: Final = 1e-9
 # Labels of an axis that stand apart also where a page shrinks the chart.
 _TICKS: Final = 6
+_FEW: Final = alt.Axis(tickCount=_TICKS)
 _MOST_LABELS: Final = 25
 _FONT: Final = "Helvetica, Arial, sans-serif"
 
@@ -140,10 +141,6 @@ def _colour(groups: Sequence[str]) -> alt.Color | alt.ColorValue:
 def _form(picture: Picture) -> Any:  # noqa: ANN401 (a text, or Altair's own default)
     # An empty format would be D3's shortest one: 7e+2.
     return "%" if picture.options.get("percent") else picture.options.get("format", alt.Undefined)
-
-
-def _few() -> alt.Axis:
-    return alt.Axis(tickCount=_TICKS)
 
 
 def _zero(picture: Picture) -> list[alt.Chart]:
@@ -276,7 +273,7 @@ def _bars(picture: Picture) -> _Chart:
 
 
 def _lines(picture: Picture) -> _Chart:
-    x = alt.X("x:Q", title=picture.x, scale=alt.Scale(zero=False, nice=False), axis=_few())
+    x = alt.X("x:Q", title=picture.x, scale=alt.Scale(zero=False, nice=False), axis=_FEW)
     y = alt.Y(
         "value:Q",
         title=picture.y,
@@ -307,9 +304,9 @@ def _grid(picture: Picture) -> _Chart:
         _base()
         .mark_rect(color=PALETTE[0], stroke=GRID, strokeWidth=1)
         .encode(
-            x=alt.X("x:Q", title=picture.x, scale=scale, axis=_few()),
+            x=alt.X("x:Q", title=picture.x, scale=scale, axis=_FEW),
             x2="x2:Q",
-            y=alt.Y("y:Q", title=picture.y, scale=scale, axis=_few()),
+            y=alt.Y("y:Q", title=picture.y, scale=scale, axis=_FEW),
             y2="y2:Q",
             opacity=alt.Opacity("n:Q", scale=alt.Scale(type="log", range=[0.15, 1.0]), legend=None),
             description="tip:N",
@@ -337,10 +334,6 @@ _SCALE: Final = 2
 _BROAD_PX: Final = 600
 
 
-class DrawingError(OrchestratorError):
-    """A chart holds what a page must not show; a fault of this program."""
-
-
 def specification(figure: Figure) -> dict[str, object] | None:
     """The figure as Vega-Lite; None where it has no picture, or one of points and no curve."""
     picture = figure.picture
@@ -361,7 +354,7 @@ def svg(specified: dict[str, Any], prefix: str, alternative: str) -> str:
         alternative: What it shows, for those who don't see it.
 
     Raises:
-        DrawingError: If it holds anything but shapes and text.
+        OrchestratorError: If it holds anything but shapes and text.
     """
     ET.register_namespace("", _SVG)
     root = ET.fromstring(  # noqa: S314 (what vl-convert has just written)
@@ -379,7 +372,7 @@ def svg(specified: dict[str, Any], prefix: str, alternative: str) -> str:
 def _clean(element: ET.Element, prefix: str) -> None:
     tag = element.tag.removeprefix(f"{{{_SVG}}}")
     if tag not in _ALLOWED:
-        raise DrawingError(f"a chart holds <{tag}>")
+        raise OrchestratorError(f"a chart holds <{tag}>")
     role = element.attrib.pop("aria-roledescription", "")
     label = element.attrib.pop("aria-label", "")
     if label and role not in _GUIDES and not role.endswith("container"):

@@ -95,7 +95,7 @@ def _variables(material: Material, parts: Sequence[Section]) -> dict[str, object
         "material": material,
         "sections": parts,
         **in_brief(material),
-        "warnings": warnings(material, drawn=can_draw()),
+        "warnings": warnings(material),
         "facts": basis.facts(material),
         "recipe": safe_block(recipe, _MAX_RECIPE),
     }
@@ -254,16 +254,11 @@ def _behind(material: Material) -> dict[str, object]:
     }
 
 
-def warnings(material: Material, *, drawn: bool) -> list[str]:
-    """Return the notes on the rankings, and why there are no charts if there are none.
-
-    Args:
-        material: The run.
-        drawn: Whether there are charts.
-    """
+def warnings(material: Material) -> list[str]:
+    """Return the notes on the rankings, and why there are no charts if there are none."""
     found: list[str] = []
     for one in material.rankings:
         found += [f"{one.source or 'ranking'}: {note}" for note in one.notes[:_MAX_NOTES]]
-    if not drawn:
+    if not can_draw():
         found.append(f"Charts are not shown because they need: {undrawn()}.")
     return [line for line in dict.fromkeys(found) if line]
