@@ -23,7 +23,7 @@ from orchestrator.runner.event_loop import (
     CANCELLED,
     Stop,
     deferred_interrupts,
-    run_to_end,
+    event_loop,
     unwrapped,
 )
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
@@ -208,8 +208,8 @@ def _in_directory(
         if opened.n_left:
             shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))
             try:
-                sending = partial(_send, prepared, opened, directory, store, shown, call)
-                ended = run_to_end(sending)
+                with event_loop() as (to_end, stop):
+                    ended = to_end(_send(prepared, opened, directory, store, shown, call, stop))
             finally:
                 shown.stop()
         else:
