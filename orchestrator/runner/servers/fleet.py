@@ -123,7 +123,7 @@ class Fleet:
         self._asks = probes is not None and probes.enabled
         self._kinds = Kinds(store, copies, enabled=self._asks)
         # Models whose servers run already: not looked at, not met yet, and found by the first look.
-        self._to_look = [spec.name for spec in models if is_reached(spec)] if self._asks else []
+        self._to_look = {spec.name for spec in models if self._asks and is_reached(spec)}
         self._to_meet = set(self._to_look)
         self._met = asyncio.Event()
         self._found: dict[str, Backend] = {}
@@ -176,12 +176,11 @@ class Fleet:
         try:
             async with asyncio.TaskGroup() as group:
                 # After a look that failed others come here before the run has stopped.
-                for name in self._to_look:
-                    if name not in self._found:
-                        group.create_task(self._connect(name, is_first=True))
+                for name in self._to_look - self._found.keys():
+                    group.create_task(self._connect(name, is_first=True))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        self._to_look = []
+        self._to_look = set()
 
     async def _others(self, model: str) -> None:
         """Wait until there was a first contact with the servers of all other models, too."""
