@@ -176,7 +176,7 @@ class Fleet:
         try:
             async with asyncio.TaskGroup() as group:
                 # After a look that failed others come here before the run has stopped.
-                for name in self._to_look - self._found.keys():
+                for name in sorted(self._to_look - self._found.keys()):
                     group.create_task(self._connect(name, is_first=True))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
