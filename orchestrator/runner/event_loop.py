@@ -50,6 +50,8 @@ class Stop:
         self.count += 1
 
 
+Work = Coroutine[Any, Any, T]
+
 _STOP: Final[contextvars.ContextVar[Stop]] = contextvars.ContextVar("stop")
 """Of the call in this thread, where another thread may request one (`in_thread`)."""
 
@@ -57,7 +59,7 @@ _STOP: Final[contextvars.ContextVar[Stop]] = contextvars.ContextVar("stop")
 class ToEnd(Protocol):
     """A function that runs a coroutine, and returns its result when it has ended."""
 
-    def __call__(self, work: Coroutine[Any, Any, T], /) -> T:
+    def __call__(self, work: Work[T], /) -> T:
         """Return the result."""
 
 
@@ -87,7 +89,7 @@ def event_loop() -> Iterator[tuple[ToEnd, Stop]]:
 
     with ThreadPoolExecutor(1, "orchestrator") as pool, _requesting(stop):
 
-        def beside(work: Coroutine[Any, Any, T]) -> T:
+        def beside(work: Work[T]) -> T:
             # Two runs at once are told apart by the context.
             future = pool.submit(contextvars.copy_context().run, _in_this_thread, work)
             while not future.done():
@@ -98,7 +100,7 @@ def event_loop() -> Iterator[tuple[ToEnd, Stop]]:
         yield beside, stop
 
 
-def _in_this_thread(work: Coroutine[Any, Any, T]) -> T:
+def _in_this_thread(work: Work[T]) -> T:
     with event_loop() as (to_end, _):
         return to_end(work)
 
