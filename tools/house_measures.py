@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_062,
-    "functions with `Any` in the signature": 223,
-    "lines": 101_238,
-    "files": 411,
-    "distinct names": 3_965,
+    "private functions used once": 1_059,
+    "functions with `Any` in the signature": 222,
+    "lines": 100_980,
+    "files": 410,
+    "distinct names": 3_957,
     "value classes": 531,
-    "fields of value classes": 2_510,
+    "fields of value classes": 2_509,
     "pairs of value classes that share 60 % of their fields": 17,
     "floors of layers": 10,
     "frames to a run's first request": 13,
