@@ -30,12 +30,12 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_059,
+    "private functions used once": 1_046,
     "functions with `Any` in the signature": 222,
-    "lines": 100_980,
+    "lines": 100_693,
     "files": 410,
-    "distinct names": 3_957,
-    "value classes": 531,
+    "distinct names": 3_927,
+    "value classes": 529,
     "fields of value classes": 2_509,
     "pairs of value classes that share 60 % of their fields": 17,
     "floors of layers": 10,

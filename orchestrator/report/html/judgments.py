@@ -12,7 +12,7 @@ from orchestrator.contracts.context import Named, answers_of, role_slices, roles
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
-from orchestrator.ranking.winners import Calibrated, calibrated, tables
+from orchestrator.ranking.winners import CALIBRATED, Calibrated, calibrated, judged, tables
 from orchestrator.records import Floats
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, name
@@ -218,7 +218,8 @@ def of_calibration(material: Material) -> list[Figure]:
     for source in context.sources:
         if is_judging(source.method):
             try:
-                found += calibrated(context, [source], Winner(exact_match=True))
+                known = judged(context, [source], Winner(exact_match=True), CALIBRATED)
+                found += calibrated(known, context.confidence_level)
             except UsageError:
                 # Of these answers it is not known which are right.
                 continue
