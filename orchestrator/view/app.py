@@ -26,11 +26,11 @@ from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import page_line
 from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
-from orchestrator.view.compared import compared
 from orchestrator.view.item import MAX_TEXT, item_page
 from orchestrator.view.items import Rows, Wanted
 from orchestrator.view.labelling import Desk
 from orchestrator.view.library import Library, Run, Snapshot
+from orchestrator.view.overview import compared
 
 _EXPORTS: Final = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 
@@ -212,8 +212,7 @@ class Api:
     def compare(self, request: Request) -> object:
         """Two runs side by side."""
         given = request.query_params
-        a, b = (self._library.run(given.get(name, "")).snapshot() for name in ("a", "b"))
-        return compared(a, b, given.get("measure", ""))
+        return compared(*(self._library.run(given.get(one, "")).snapshot().result for one in "ab"))
 
     def state(self, request: Request) -> object:
         """Return the progress of a run."""

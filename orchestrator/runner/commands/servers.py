@@ -34,7 +34,7 @@ from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, is_quiet, safe_line, write_to
 from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.commands.plan import PROGRAM, one_job, send
-from orchestrator.runner.event_loop import DRAINS, run_to_end, unwrapped
+from orchestrator.runner.event_loop import DRAINS, event_loop, unwrapped
 from orchestrator.runner.interface.checking import directory_of, prepared_from
 from orchestrator.runner.logs import logged
 from orchestrator.runner.models.asking import Http, Target
@@ -109,7 +109,8 @@ def probe_url(
         raise UsageError(f"the URL {fault}")
     key = key_in(api_key_env) if api_key_env else ""
     at = Endpoint(base_url=server_address(url), model="", api_key=key, plain=plain)
-    return run_to_end(lambda _: _probe_url(at, models, backend))
+    with event_loop() as (to_end, _):
+        return to_end(_probe_url(at, models, backend))
 
 
 def probe_recipe(
@@ -117,7 +118,8 @@ def probe_recipe(
 ) -> list[Probed]:
     """Probe the servers of a recipe, launching those that it launches, and end them again."""
     prepared = prepared_from(recipe, overrides, allow_code=allow_code)
-    return run_to_end(lambda _: _probe_recipe(prepared))
+    with event_loop() as (to_end, _):
+        return to_end(_probe_recipe(prepared))
 
 
 async def _probe_url(at: Endpoint, models: Sequence[str], backend: str) -> list[Probed]:
@@ -309,8 +311,9 @@ def start(options: argparse.Namespace) -> int:
         send(planned, Said(), is_alone=True)
         confirm("runs with cluster.jobs=shared use these servers; `servers stop` ends them")
         return EXIT_COMPLETE
-    with RunDirectory.lock(folder) as run, logged(run.log_path, make_display("plain", sys.stderr)):
-        run_to_end(lambda _: _keep(prepared, run, options.on, job))
+    shown = make_display("plain", sys.stderr)
+    with RunDirectory.lock(folder) as run, logged(run.log_path, shown), event_loop() as (to_end, _):
+        to_end(_keep(prepared, run, options.on, job))
     return EXIT_COMPLETE
 
 
