@@ -365,10 +365,6 @@ _SCALE: Final = 2
 _BROAD_PX: Final = 600
 
 
-class DrawingError(OrchestratorError):
-    """A chart holds what a page must not show; a fault of this program."""
-
-
 def specification(figure: Figure) -> dict[str, object] | None:
     """The figure as Vega-Lite; None where it has no picture, or one of points and no curve."""
     picture = figure.picture
@@ -389,7 +385,7 @@ def svg(specified: dict[str, Any], prefix: str, alternative: str) -> str:
         alternative: What it shows, for those who don't see it.
 
     Raises:
-        DrawingError: If it holds anything but shapes and text.
+        OrchestratorError: If it holds anything but shapes and text.
     """
     ET.register_namespace("", _SVG)
     root = ET.fromstring(  # noqa: S314 (what vl-convert has just written)
@@ -407,7 +403,7 @@ def svg(specified: dict[str, Any], prefix: str, alternative: str) -> str:
 def _clean(element: ET.Element, prefix: str) -> None:
     tag = element.tag.removeprefix(f"{{{_SVG}}}")
     if tag not in _ALLOWED:
-        raise DrawingError(f"a chart holds <{tag}>")
+        raise OrchestratorError(f"a chart holds <{tag}>")
     role = element.attrib.pop("aria-roledescription", "")
     label = element.attrib.pop("aria-label", "")
     if label and role not in _GUIDES and not role.endswith("container"):
