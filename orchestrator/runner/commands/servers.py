@@ -47,7 +47,7 @@ from orchestrator.runner.servers.fleet import Fleet, Listener
 from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import Keep, Kept, ServerRegistry
-from orchestrator.runner.servers.slurm import NoAnswer, On, answer, carriers, places_on
+from orchestrator.runner.servers.slurm import On, answer, carriers, places_on
 from orchestrator.serving import ServeOptions
 from orchestrator.store import RunDirectory, Store
 
@@ -283,8 +283,8 @@ def stop(options: argparse.Namespace) -> int:
         raise UsageError("specify a server name or --all")
     chosen = {_kept_by(found[name]) for name in options.name or found}
     for job in sorted(job for _, _, job in chosen if job.isdecimal()):
-        if isinstance(said := answer("scancel", job), NoAnswer):
-            raise UsageError(f"scancel {job}: {said.why}")
+        if isinstance(said := answer("scancel", job), Failure):
+            raise UsageError(f"scancel {job}: {said.message}")
     for name, kept in found.items():
         if _kept_by(kept) in chosen:
             (shelf.forget if kept.job.isdecimal() else shelf.stop)(kept)
