@@ -36,11 +36,12 @@ _MOST: Final = 8
 
 def of_curves(material: Material) -> list[Figure]:
     """Return a figure for each such table with a value."""
-    found = [_drawn(table, table.curves) for table in material.tables if table.curves is not None]
+    found = [curved(table, table.curves) for table in material.tables if table.curves is not None]
     return [one for one in found if one is not None]
 
 
-def _drawn(table: Table, curves: Curves) -> Figure | None:
+def curved(table: Table, curves: Curves) -> Figure | None:
+    """Return a table with curves of its columns; None where it has no point."""
     at = {column.name: place for place, column in enumerate(table.columns)}
     shown: list[dict[str, Any]] = []
     for row in table.rows:
