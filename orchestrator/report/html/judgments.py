@@ -234,7 +234,7 @@ def _figure(found: list[Calibrated], confidence_level: float) -> Figure:
     overall = msgspec.structs.replace(overall, title="Over all confidences")
     curves = Curves("mean confidence", ("accuracy",), "accuracy", "judge")
     drawn = curved(by_bin, curves)
-    picture = drawn and drawn.picture
+    picture = None if drawn is None else drawn.picture
     if picture is not None:
         options = {"percent": True, "diagonal": [0.5, 1.0]}
         picture = replace(picture, x="confidence in the preferred answer", options=options)
