@@ -1,5 +1,6 @@
 """Terms of the report say what they mean: under the pointer, at the focus, at a touch."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -22,9 +23,30 @@ def in_chromium(test):
 def test_the_glossary_has_the_same_text_by_including_it():
     assert "```{include} ../orchestrator/report/html/terms.md\n" in GLOSSARY.read_text("utf-8")
     found = shell.terms()
-    assert list(found) == ["beside a result", "column", "interval"]
+    assert list(found) == ["beside a result", "column", "interval", "heading"]
     assert {term for of in found.values() for term in of} >= WANTED
     assert all(meaning and "|" not in meaning for of in found.values() for meaning in of.values())
+
+
+def test_the_headings_of_analyses_are_terms():
+    """Every table of an analysis whose title is one text says what it is about."""
+    titles = set()
+    for path in (Path(shell.__file__).parents[2] / "analyses").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "make_table":
+                titles |= {one.value for one in node.args[1:2] if isinstance(one, ast.Constant)}
+    assert len(titles) > 10
+    plain = {"What is known", "What was varied", "Scores in each category"}
+    meant = {*shell.terms()["heading"], "Methods and the true order of models"}
+    assert titles - meant - plain - {"Winners in each category"} == set()
+
+
+def test_a_heading_with_the_name_of_its_method_is_the_same_term():
+    module = shell.template("brief.html.j2").module
+    meaning = shell.terms()["heading"]["Each judge"]
+    for title in ("Each judge", "Each judge (jury)", "Each judge: accuracy (jury)"):
+        assert module.meant(title) == meaning
+    assert module.meant("Each judgment") == ""
 
 
 def test_no_kind_of_interval_is_named_in_the_meaning_of_another():
