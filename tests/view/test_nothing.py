@@ -37,7 +37,7 @@ def speller(tmp_path):
         "dataset": {"kind": "demo"},
         "methods": [{"kind": "answers"}],
     }
-    return Speller(loads(json.dumps(text).encode(), tmp_path / "x.json"), {})
+    return Speller(loads(json.dumps(text).encode(), tmp_path / "x.json"))
 
 
 DRAW = GenerateAsk("m", EMPTY, Sampling(max_tokens=4))
