@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.report.html import shell
+from orchestrator.report.words import score
 from tests.browser import IN_CHROMIUM, assert_no_fault
 from tests.report.test_html_browser import opened, report  # noqa: F401 (fixture)
 
@@ -42,11 +43,11 @@ def test_the_headings_of_analyses_are_terms():
 
 
 def test_a_heading_with_the_name_of_its_method_is_the_same_term():
-    module = shell.template("brief.html.j2").module
+    meant = shell.template("brief.html.j2").module.meant  # type: ignore[attr-defined]  # a macro
     meaning = shell.terms()["heading"]["Each judge"]
     for title in ("Each judge", "Each judge (jury)", "Each judge: accuracy (jury)"):
-        assert module.meant(title) == meaning
-    assert module.meant("Each judgment") == ""
+        assert meant(title) == meaning
+    assert meant("Each judgment") == ""
 
 
 def test_no_kind_of_interval_is_named_in_the_meaning_of_another():
@@ -118,3 +119,16 @@ def test_axe_finds_no_fault_in_the_terms(browser, report, axe):  # noqa: F811
     with opened(browser, report) as (page, _):
         page.locator(".term").first.focus()
         assert_no_fault(page, axe, 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("pairwise_ranking.prefer_a", "pairwise_ranking: P(A better)"),
+        ("answers.mean_logprob", "answers: mean log-prob"),
+        ("glass_box.softmax_entropy", "glass_box: softmax entropy"),
+        ("exact_match", "exact match"),
+    ],
+)
+def test_a_score_is_shown_in_words(name, said):
+    assert score(name) == said
