@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_046,
-    "functions with `Any` in the signature": 222,
-    "lines": 101_587,
+    "private functions used once": 1_047,
+    "functions with `Any` in the signature": 221,
+    "lines": 101_473,
     "files": 411,
-    "distinct names": 3_947,
-    "value classes": 529,
-    "fields of value classes": 2_516,
+    "distinct names": 3_941,
+    "value classes": 528,
+    "fields of value classes": 2_512,
     "pairs of value classes that share 60 % of their fields": 17,
     "floors of layers": 10,
     "frames to a run's first request": 13,

@@ -125,6 +125,7 @@ def make_app(library: Library, desk: Desk | None = None) -> Starlette:
         ("/api/labels", api.labels),
         ("/api/labels/{code}", api.labelled),
         ("/api/runs/{run}", api.overview),
+        ("/api/runs/{run}/sections", api.sections),
         ("/api/runs/{run}/drawings", api.drawings),
         ("/api/runs/{run}/state", api.state),
         ("/api/runs/{run}/export", api.export),
@@ -217,8 +218,12 @@ class Api:
         """Return the progress of a run."""
         return self._run(request).state()
 
+    def sections(self, request: Request) -> object:
+        """The content of the report below its first screen."""
+        return self._run(request).snapshot().sections
+
     def overview(self, request: Request) -> object:
-        """Return the content of the report."""
+        """Return the first screen of the report."""
         snapshot = self._run(request).snapshot()
         return {"version": snapshot.version, **snapshot.overview}
 
@@ -258,7 +263,8 @@ class Api:
         """One item, with its neighbours in the order that is wanted."""
         snapshot, index = self._item_of(request)
         rows = selected(self._library, snapshot, _wanted(request))
-        page = item_page(snapshot.result.frames, snapshot.items.keys[index])
+        between = request.query_params.getlist("between")
+        page = item_page(snapshot.result.frames, snapshot.items.keys[index], between)
         return {
             "version": snapshot.version,
             "index": index,
@@ -267,6 +273,7 @@ class Api:
             "around": _around(rows, index),
             "notes": _shown_notes(snapshot.notes(), [snapshot.items.keys[index]]),
             **page,
+            "matrices": snapshot.answers.between(index) if page["is_many"] else [],
         }
 
     def trace(self, request: Request) -> object:

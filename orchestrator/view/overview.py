@@ -1,7 +1,7 @@
 """The report and comparisons as plain data for the page: their elements and charts."""
 
 import importlib
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
@@ -20,23 +20,28 @@ Tree = list[Any]
 
 
 def overview(result: Result) -> dict[str, object]:
-    """The run as the report shows it, without examples, which are pages, and without drawings."""
-    about = material(result)
-    parts = [part for one in page.shown_sections(about) if (part := replace(one, examples=()))]
+    """The run in brief, which waits for nothing that stands below it."""
     return {
-        "description": page_line(str(about.settings.get("description") or "")),
-        "sections": [[part.key, part.title] for part in parts],
-        "content": tree_of(page.content(about, parts)),
+        "description": page_line(str(result.settings.get("description") or "")),
+        "content": tree_of(page.content(material(result))),
     }
 
 
-def drawings(result: Result) -> dict[str, object]:
+def sections(result: Result, parts: Sequence[page.Section]) -> dict[str, object]:
+    """What the report shows below its first screen, without drawings."""
+    return {
+        "sections": [[part.key, part.title] for part in parts],
+        "content": tree_of(page.content(material(result), parts)),
+    }
+
+
+def drawings(parts: Sequence[page.Section]) -> dict[str, object]:
     """The charts of the report by the key of their figure; none where they can't be drawn."""
     if not can_draw():
         return {}
     drawing = importlib.import_module("orchestrator.report.html.charts")
     found: dict[str, object] = {}
-    for figure in page.all_figures(material(result)):
+    for figure in (figure for part in parts for figure in part.figures):
         chart = drawing.specification(figure)
         if chart is not None:
             picture = drawing.svg(chart, figure.key, page_line(figure.alternative))
