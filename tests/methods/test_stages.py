@@ -72,7 +72,7 @@ def answer(request):
         case "similarity":
             same = np.ones((len(ask.texts),) * 2, np.float32)
             return PairScores(same, same, "fake", 0)
-        case "reward":
+        case _:
             return Rewards(np.ones((1, 1), np.float32))
 
 
@@ -90,7 +90,8 @@ def ran(name, refused=None):
         {model: digest(model) for model in ASKED},
         seed=0,
     )
-    driver, asked, known = Driver(plan, lambda _: None, {}), Counter(), {}
+    asked: Counter[tuple[str, str]] = Counter()
+    driver, known = Driver(plan, lambda _: None, {}), {}
     for position in range(len(plan)):
         driver.open(position)
         while driver.outbox:
@@ -108,7 +109,7 @@ def ran(name, refused=None):
 def test_what_is_planned_for_an_item_is_what_is_asked(name):
     plan, asked, rows = ran(name)
     assert {row["status"] for row in rows} == {"ok"}
-    planned = Counter()
+    planned: Counter[tuple[str, str]] = Counter()
     for _, stage in plan.stages():
         planned[stage.ask, stage.model] += stage.per_item
     # An answer of each model is counted by the item, for all methods together.

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.records import TopLogprobs
 from orchestrator.wire.by_ids import (
     PathsError,
     Reading,
@@ -148,6 +149,7 @@ def test_spellings_are_summed_and_unknown_ones_only_raise_the_bound():
 )
 def test_places_that_list_fewer_tokens_than_asked_are_filled_up(rows, k):
     top = top_of(rows, k)
+    assert isinstance(top, TopLogprobs)
     for row, ids, logprobs in zip(rows, top.token_ids, top.logprobs, strict=True):
         n_missing = k - len(row[:k])
         assert ids.tolist() == [token for token, _ in row[:k]] + [-1] * n_missing

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -141,7 +142,7 @@ async def test_each_command_is_carried_out_and_answered(directory):
         except UsageError as refused:
             return str(refused)
 
-    session = Session()
+    session: Any = Session()
     async with asyncio.TaskGroup() as group:
         obeying = group.create_task(obey(directory, session, Interrupts(session, Stop())))
         await asyncio.sleep(0)
@@ -155,7 +156,7 @@ async def test_each_command_is_carried_out_and_answered(directory):
 
 
 async def test_batches_are_withdrawn_before_a_run_stops(directory):
-    session = Session()
+    session: Any = Session()
     async with asyncio.TaskGroup() as group:
         obeying = group.create_task(obey(directory, session, Interrupts(session, Stop())))
         await asyncio.sleep(0)
@@ -167,7 +168,8 @@ async def test_batches_are_withdrawn_before_a_run_stops(directory):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, *DRAINS])
 @pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN, DeferredInterrupts()])
 async def test_a_signal_stops_a_run_unless_the_caller_ignores_it(number, before):
-    session, own = Session(), signal.signal(number, before)
+    session: Any = Session()
+    own = signal.signal(number, before)
     interrupts = Interrupts(session, Stop())
     try:
         with interrupts.handled():
