@@ -289,12 +289,12 @@ def order_decisions(rows: pl.DataFrame, order: str) -> Floats:
     """
     levels, name = pl.col(order), order.replace("p", "prefer_a", 1)
     half, is_odd = levels.list.len() // 2, levels.list.len() % 2 == 1
-    preferred = pl.col(name) if name in rows.columns else pl.lit(None)
+    side = pl.col(name) if name in rows.columns else pl.lit(None)
     masses = rows.select(
         levels.list.head(half).list.sum().alias("better"),
         pl.when(is_odd).then(levels.list.get(half, null_on_oob=True)).otherwise(0.0).alias("tie"),
         levels.list.tail(half).list.sum().alias("worse"),
-        (preferred.cast(pl.Float64) - 0.5).alias("preferred"),
+        (side.cast(pl.Float64) - 0.5).alias("preferred"),
     )
     better, tie, worse, preferred = (
         masses[name].to_numpy().astype(np.float64) for name in masses.columns
