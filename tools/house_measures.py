@@ -32,9 +32,9 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_047,
     "functions with `Any` in the signature": 221,
-    "lines": 101_451,
+    "lines": 101_437,
     "files": 411,
-    "distinct names": 3_940,
+    "distinct names": 3_938,
     "value classes": 527,
     "fields of value classes": 2_509,
     "pairs of value classes that share 60 % of their fields": 17,
