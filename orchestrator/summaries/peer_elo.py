@@ -31,7 +31,6 @@ from orchestrator.statistics.elo import bootstrap_elo, expected_score
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
-from orchestrator.statistics.resampling import Resampling
 from orchestrator.summaries._peer import Votes, family_tables, matrix_of, pairs_of, read_votes
 from orchestrator.tables import measured
 
@@ -133,7 +132,7 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
             f"orchestrator.statistics.elo.bootstrap_elo"
         ]
         return [make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes)]
-    resampling = Resampling(n_orders, context.rng(), context.confidence_level)
+    resampling = context.resampling(n_orders)
     battles = Pairs(votes.prompts, votes.first, votes.second, n)
     elo, low, high = bootstrap_elo(battles, votes.preference, resampling)
     fought = np.bincount(np.concatenate((votes.first, votes.second)), minlength=n)
