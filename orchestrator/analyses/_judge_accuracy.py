@@ -73,7 +73,7 @@ _CONTRASTS: Final = (
 # The mode that other estimators of pairs are held against.
 _MODES: Final = {
     name: f"mode_{name.rpartition('_')[2]}" for name in PAIRWISE if not name.startswith("mode")
-} | {"margin": "mode_pre"}
+} | dict.fromkeys(("margin", "davidson"), "mode_pre")
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
 _SETTINGS: Final = table_columns(
     "setting | verdict | on the labels: percent | flips: percent | decided: count",
