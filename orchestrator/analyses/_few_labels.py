@@ -5,7 +5,7 @@ estimated from them and taken out, so that the corrected numbers are those that 
 with intervals over prompts (`orchestrator.statistics.prediction_powered`).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -46,7 +46,7 @@ from orchestrator.statistics.prediction_powered import (
     worth,
 )
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
-from orchestrator.statistics.selective import Kept, certified, labels_needed
+from orchestrator.statistics.selective import Kept, labels_needed, most_kept
 from orchestrator.tables import Curves, Form, measured, with_interval
 
 _NUMBERS: Final = (25, 50, 100, 200, 400, 800)
@@ -57,7 +57,7 @@ _METHOD: Final = (
 _RANDOM: Final = "valid only if the labelled rows are a random choice of all"
 _NEXT: Final = 10
 _KEPT: Final = table_columns(
-    "wrong at most: percent | kept: percent | from: number 6 | wrong labels: percent",
+    "wrong at most: percent | kept: percent | by | from: number 6 | wrong labels: percent",
     "labels: count | prompts: count",
 )
 _CURVE: Final = table_columns(
@@ -65,6 +65,7 @@ _CURVE: Final = table_columns(
     "upper bound, %: number 1 | labels: count | labels needed: count",
 )
 _NEXT_ROWS: Final = table_columns("item | turn: count | first | second | margin: number 3")
+_DOUBTS: Final = {"margin": "margin", "orders": "agreement of the orders", "coverage": "coverage"}
 _ABOUT: Final = {
     "prompts": "for verdicts on such prompts, new ones too: each prompt with a label counts once, "
     "its verdicts may depend on each other",
@@ -234,41 +235,45 @@ class SelectiveAnalysis(Analysis[Selective]):
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate what can be kept, error rates by share, and the verdicts to label next."""
         rows, found = kept_verdicts(context, self.config)
-        return [
-            self._kept(rows, found, context),
-            self._curve(rows, found, context),
-            self._next(rows, context),
-        ]
+        doubts = list(dict.fromkeys(self.config.doubts))
+        curves = [self._curve(rows, *one, context) for one in zip(doubts, found, strict=True)]
+        return [self._kept(rows, doubts, found, context), *curves, self._next(rows, context)]
 
-    def _kept(self, rows: LabelledRows, found: Kept, context: Context) -> Table:
+    def _kept(
+        self, rows: LabelledRows, doubts: Sequence[str], found: Sequence[Kept], context: Context
+    ) -> Table:
         level, lines, said = context.confidence_level, list[list[Cell]](), []
         for risk in self.config.risk:
-            at, is_certified = certified(found, risk, 1.0 - level)
-            share, rate = float(found.shares[at]), float(found.rates[at])
+            which, at, is_certified = most_kept(found, risk, 1.0 - level)
+            best, by = found[which], _DOUBTS[doubts[which]]
+            share, rate = float(best.shares[at]), float(best.rates[at])
             if not is_certified:
                 why = f"not shown of the surest {100 * share:.0f} %: label more, or allow more"
-                lines.append([risk, Measured(None, why=why), *[None] * 3, found.n_prompts])
+                lines.append([risk, Measured(None, why=why), *[None] * 4, best.n_prompts])
                 continue
-            n_labels, least = int(found.n_labels[at]), float(found.least[at])
-            lines.append([risk, share, least, rate, n_labels, found.n_prompts])
+            n_labels, least = int(best.n_labels[at]), float(best.least[at])
+            lines.append([risk, share, by, least, rate, n_labels, best.n_prompts])
             said.append(
                 f"{100 * share:.0f} % of the verdicts are kept, at most {100 * risk:.4g} % of them "
-                f"wrong ({100 * level:.4g} %): those from {least:.6f} on by their margin"
+                f"wrong ({100 * level:.4g} %): those from {least:.6f} on by their {by}"
             )
+        if len(found) > 1:
+            said.append("by: the doubt that keeps most; each has its part of the error")
         notes = [
             *said,
             f"{_ABOUT[self.config.about]}; each line for itself, for one look at the labels",
             "valid only if the labelled rows are a random choice of all, whatever the judge is "
             "worth; fixed-sequence tests from the surest verdicts on (learn then test)",
-            "margin: |2 P(better) - 1| over both orders; wrong: people name the other answer; a "
-            "tie on one side is half",
+            "margin: |2 P(better) - 1| over both orders; agreement: 1 - |P - P| of the two; "
+            "coverage: the lower of theirs; wrong: people name the other answer; a tie on one side "
+            "is half",
             *rows.notes,
         ]
         title = f"Verdicts of {rows.source} that can be kept"
         basis = f"{len(rows.frame):,} verdicts · {prompt_words(rows.frame)}"
         return make_table("selective", title, _KEPT, lines, basis=basis, notes=notes)
 
-    def _curve(self, rows: LabelledRows, found: Kept, context: Context) -> Table:
+    def _curve(self, rows: LabelledRows, doubt: str, found: Kept, context: Context) -> Table:
         error = 1.0 - context.confidence_level
         (_, bounds), risk = found.bounds(error), self.config.risk[len(self.config.risk) // 2]
         lines: list[list[Cell]] = [
@@ -292,8 +297,10 @@ class SelectiveAnalysis(Analysis[Selective]):
             "on like that and with a label a prompt; decide on the number before you label",
         ]
         drawn = Curves(_CURVE[0].name, (_CURVE[2].name, _CURVE[3].name), "wrong verdicts, %")
-        title = f"Error rate by share of the verdicts of {rows.source} that is kept"
-        return make_table("selective.curve", title, _CURVE, lines, notes=notes, curves=drawn)
+        by = "" if doubt == "margin" else f" by {_DOUBTS[doubt]}"
+        title = f"Error rate by share of the verdicts of {rows.source} that is kept{by}"
+        key = "selective.curve" + ("" if doubt == "margin" else f".{doubt}")
+        return make_table(key, title, _CURVE, lines, notes=notes, curves=drawn)
 
     def _next(self, rows: LabelledRows, context: Context) -> Table:
         """Verdicts without a label in random order, as the guarantee needs them."""

@@ -56,7 +56,6 @@ _GROUPS = {
 REMOVED: Final[Mapping[str, str]] = {
     "adaptive_pairs": "ask fewer with stop_when, or a sample of the items with subset",
     "calibrate": "correct win rates by the known winners with human_labels",
-    "doubts": "verdicts are sorted by their margin",
     "example_of_dataset": "write judgments that the judge is shown as `examples`",
     "judge_audit": "see its flips and verdict in each report; compare its scores with its "
     "comparisons by meta_evaluation",

@@ -164,7 +164,8 @@ def judged_pairs(context: Context, source: Source, judge: str | None = None) -> 
     """Return what a judging method says of each pair: one judge, or the mean over its judges.
 
     Columns: item, cluster, turn, first and second (models in alphabetical order), score (P(first is
-    better) + P(tie) / 2) and same_text; null what is not known.
+    better) + P(tie) / 2), same_text, coverage and orders (1 minus the distance of the two orders'
+    preferences); null what is not known.
 
     Raises:
         UsageError: If the method has no rows.
@@ -183,12 +184,14 @@ def judged_pairs(context: Context, source: Source, judge: str | None = None) -> 
             *OVER,
             "turn",
             "same_text",
+            "coverage",
+            "orders",
             first=pl.when(turned).then("model_b").otherwise("model_a"),
             second=pl.when(turned).then("model_a").otherwise("model_b"),
             score=pl.when(turned).then(1.0 - pl.col(SOFT)).otherwise(pl.col(SOFT)),
         )
         .group_by("item", *OVER, "turn", "first", "second", maintain_order=True)
-        .agg(pl.col("score").mean(), pl.col("same_text").any())
+        .agg(pl.col("score", "coverage", "orders").mean(), pl.col("same_text").any())
     )
 
 
@@ -209,7 +212,7 @@ def _joined(
     used = joined["label"].is_not_null().sum()
     if unused := len(mean) - used:
         notes.append(f"{unused:,} labels are of answers that were not judged: left out")
-    sides = ("turn", "first", "second") if is_pairs else ()
+    sides = ("turn", "first", "second", "coverage", "orders") if is_pairs else ()
     frame = joined.select(*_SHAPE, *sides).sort("of", maintain_order=True)
     frame = frame.with_columns(prompt=pl.Series(codes(frame[CLUSTER])))
     return LabelledRows(frame, is_pairs, source, tuple(notes))
@@ -233,6 +236,13 @@ class Selective(Settings):
         min_length=1,
         description="Shares of the kept verdicts that may be wrong, each for itself.",
     )
+    doubts: tuple[Literal["margin", "orders", "coverage"], ...] = Field(
+        ("margin",),
+        min_length=1,
+        description="What makes a verdict unsure: a small margin over both orders, orders that "
+        "disagree, little probability on the labels. Of several the one that keeps most is taken; "
+        "each has its part of the error.",
+    )
     about: Literal["prompts", "run"] = Field(
         "prompts",
         description="Whether the guarantee is for new prompts as well, whose verdicts may depend "
@@ -240,15 +250,16 @@ class Selective(Settings):
     )
 
 
-def kept_verdicts(context: Context, config: Selective) -> tuple[LabelledRows, Kept]:
-    """Return the verdicts with their margins and labels, and what is kept at thresholds.
+def kept_verdicts(context: Context, config: Selective) -> tuple[LabelledRows, list[Kept]]:
+    """Return the verdicts with their margins and labels, and what each doubt keeps at thresholds.
 
     The margin |2 P(first is better) - 1|, over both orders, is how sure a verdict is. A verdict
     that names the other answer than people is wrong, one with a tie on one side half wrong. The
     rows have the columns margin and wrong besides.
 
     Raises:
-        UsageError: If there are no labels of pairs, or they are no random choice of them.
+        UsageError: If there are no labels of pairs, they are no random choice of them, or a doubt
+            is not known of some verdict.
     """
     labels = read_human_labels(Path(config.labels))
     if not labels or len(labels[0].about.models) != 2:
@@ -270,7 +281,15 @@ def kept_verdicts(context: Context, config: Selective) -> tuple[LabelledRows, Ke
     notes = rows.notes
     if np.unique(np.bincount(own)).size > 1:
         notes = (*notes, _UNEQUAL)
-    return replace(rows, frame=frame, notes=notes), kept(np.round(margin, 6), wrong, own)
+    found = []
+    for doubt in dict.fromkeys(config.doubts):
+        if frame[doubt].fill_nan(None).has_nulls():
+            raise UsageError(
+                f"{context.name}: {doubt!r} of some verdicts of {rows.source} is not known; take "
+                "another of `doubts`"
+            )
+        found.append(kept(np.round(frame[doubt].to_numpy(), 6), wrong, own))
+    return replace(rows, frame=frame, notes=notes), found
 
 
 _UNEQUAL: Final = (

@@ -38,6 +38,8 @@ SCORES: Final = "mean_scores"
 both answers in one reply. A write-up of Wang, Zhang and Choi 2025 describes it."""
 SOFT: Final = "prefer_a"
 """P(A better) + P(tie) / 2, in [0, 1]."""
+ORDERS: Final = (f"{SOFT}_ab", f"{SOFT}_ba")
+"""The same in each order."""
 TIED: Final = "p_tie"
 """P(tie), mean of both orders, or P(equal scores)."""
 WORDS: Final = {
@@ -63,7 +65,7 @@ UNIT: Final = ("item", *OVER, "turn", "judge", "model_a", "model_b")
 COLUMNS: Final = (
     *(name for name in UNIT if name not in OVER), "category", "status", SOFT, *PAIRWISE,
     "score_a", "score_b", "coverage_ab", "coverage_ba", "same_text", "model", "p", "coverage",
-    "traces",
+    "traces", *ORDERS,
 )  # fmt: skip
 """Columns read from the rows of a judge."""
 _VERDICTS: Final = ("p_ab", "p_ba")
@@ -73,7 +75,7 @@ _FILLED: Final = {"turn": pl.lit(1, pl.Int64), "judge": pl.lit("")}
 _FILLED_SCORES: Final = {**_FILLED, "coverage": _UNKNOWN}
 _FILLED_PAIRS: Final = {
     **_FILLED,
-    **dict.fromkeys(("coverage_ab", "coverage_ba"), _UNKNOWN),
+    **dict.fromkeys(("coverage_ab", "coverage_ba", *ORDERS), _UNKNOWN),
     "same_text": pl.lit(None, pl.Boolean),
     "mean_pre": 2.0 * pl.col(SOFT).cast(pl.Float64) - 1.0,
 }
@@ -87,8 +89,9 @@ class Preferences:
 
     Attributes:
         rows: Columns `UNIT`, category, `SOFT`, the estimators, coverage (of what was read, the
-            least mass on the labels) and same_text (whether both answers are equal), and `TIED` if
-            it was read; only pairs that were judged.
+            least mass on the labels) and same_text (whether both answers are equal), `TIED` if it
+            was read, and orders of pairs, 1 minus what two orders are apart; only pairs that were
+            judged.
         estimators: Names of columns.
         mean: The one of them that the source recommends.
         n_missing: Pairs of an item without a judgment.
@@ -221,6 +224,9 @@ def preferences(rows: pl.DataFrame) -> Preferences:
             "same_text",
             *(name for name in (TIED,) if name in rows.columns),
             coverage=pl.min_horizontal("coverage_ab", "coverage_ba"),
+            orders=1.0 - (pl.col(ORDERS[0]) - pl.col(ORDERS[1])).abs()
+            if ORDERS[0] in rows.columns
+            else _UNKNOWN,
         ),
         tuple(known),
         "mean_pre",
@@ -290,8 +296,8 @@ def _from_scores(
     kept = [*OVER, "judge", "model_a", "model_b"]
     if not as_decisions:
         coverage = pl.min_horizontal("coverage", "coverage_b")
-        pairs = pairs.with_columns(coverage)
-        kept = [*UNIT, "category", "coverage"]
+        pairs = pairs.with_columns(coverage, orders=_UNKNOWN)
+        kept = [*UNIT, "category", "coverage", "orders"]
     columns = (pl.Series(name, values) for name, values in found.items())
     return Preferences(pairs.select(kept).with_columns(columns), POINTWISE, "mean", n_missing)
 

@@ -23,6 +23,7 @@ certificate is one for the verdicts of a run, too.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -158,6 +159,16 @@ def certified(found: Kept, risk: float, error: float) -> tuple[int, bool]:
     failed = np.flatnonzero(found.p_values(risk)[start:] > error)
     n_passed = int(failed[0]) if failed.size else found.shares.size - start
     return start + max(n_passed - 1, 0), n_passed > 0
+
+
+def most_kept(candidates: Sequence[Kept], risk: float, error: float) -> tuple[int, int, bool]:
+    """Return which of several keeps most at its part of the error, and its place (`certified`)."""
+    found = [certified(one, risk, error / len(candidates)) for one in candidates]
+    kept_by = [
+        is_kept * one.shares[at] for one, (at, is_kept) in zip(candidates, found, strict=True)
+    ]
+    which = int(np.argmax(kept_by))
+    return which, *found[which]
 
 
 def least_labels(risk: float, error: float, wrong: float) -> int:

@@ -104,7 +104,7 @@ def test_the_next_verdicts_have_no_label_and_are_drawn_from_all(study):
 
 def test_a_tie_on_one_side_is_half_wrong(study):
     config, context, *_ = study(label="tie")
-    rows, found = kept_verdicts(context, config)
+    rows, (found,) = kept_verdicts(context, config)
     assert set(rows.frame.filter(pl.col("label").is_not_null())["wrong"]) == {0.5}
     assert found.rates[-1] == pytest.approx(0.5)
 
@@ -116,10 +116,10 @@ def test_verdicts_of_a_prompt_count_once_unless_the_run_alone_is_meant(study):
     items = pl.DataFrame({"item": keys, "cluster": [f"c{at % 3}" for at in range(N)]})
     of = clusters_of({**context.frames, "items": items})
     together = msgspec.structs.replace(context, clusters=of)
-    _, found = kept_verdicts(together, config)
+    _, (found,) = kept_verdicts(together, config)
     assert found.n_prompts == 3
     assert not certified(found, 0.2, 0.05)[1]
-    _, alone = kept_verdicts(together, config.model_copy(update={"about": "run"}))
+    _, (alone,) = kept_verdicts(together, config.model_copy(update={"about": "run"}))
     assert alone.n_prompts == 200
     assert certified(alone, 0.2, 0.05)[1]
 
@@ -168,3 +168,55 @@ def test_a_judge_that_judged_nothing_is_refused(study):
 def test_all_tables_can_be_written_as_json(study):
     for table in summarise(*study()[:2]):
         assert json.loads(json.dumps(generic_json(table)))["rows"]
+
+
+def with_doubts(context, margin):
+    """Coverage that is low where the judge is wrong, and orders that say nothing."""
+    rng = np.random.default_rng(5)
+    rows = context.frames["judgments"]
+    at = rows["item"].str.slice(1).cast(int).to_numpy()
+    off = 0.2 * rng.random(len(rows))
+    rows = rows.with_columns(
+        coverage_ab=pl.Series(margin[at]),
+        coverage_ba=pl.lit(1.0),
+        prefer_a_ab=pl.col("prefer_a") + pl.Series(off),
+        prefer_a_ba=pl.col("prefer_a") - pl.Series(off),
+    )
+    return msgspec.structs.replace(context, frames={**context.frames, "judgments": rows})
+
+
+def test_coverage_and_orders_are_doubts_of_their_own(study):
+    config, context, margin, _ = study(risk=(0.1,), doubts=("coverage",))
+    context = with_doubts(context, margin)
+    kept, curve, _ = summarise(config, context)
+    (line,) = lines(kept)
+    assert line["by"] == "coverage"
+    assert line["kept"] == pytest.approx((np.round(margin, 6) >= line["from"]).mean())
+    assert curve.key == "selective.curve.coverage"
+    (of_orders,) = kept_verdicts(context, config.model_copy(update={"doubts": ("orders",)}))[1]
+    apart = context.frames["judgments"].select(
+        1 - (pl.col("prefer_a_ab") - pl.col("prefer_a_ba")).abs()
+    )
+    assert of_orders.least[-1] == pytest.approx(apart.to_series().min(), abs=1e-6)
+
+
+def test_of_several_doubts_each_has_its_part_of_the_error(study):
+    config, context, margin, _ = study(risk=(0.1,), doubts=("orders", "margin", "margin"))
+    context = with_doubts(context, margin)
+    kept, *curves, _ = summarise(config, context)
+    assert [curve.key for curve in curves] == ["selective.curve.orders", "selective.curve"]
+    (line,) = lines(kept)
+    assert line["by"] == "margin"
+    _, found = kept_verdicts(context, config)
+    at, is_certified = certified(found[1], 0.1, 0.05 / 2)
+    assert is_certified
+    assert line["kept"] == found[1].shares[at]
+    assert any("its part of the error" in note for note in kept.notes)
+
+
+def test_a_doubt_that_is_not_known_is_refused(study):
+    config, context, *_ = study(doubts=("coverage",))
+    rows = context.frames["judgments"].with_columns(coverage_ab=None, coverage_ba=None)
+    context = msgspec.structs.replace(context, frames={**context.frames, "judgments": rows})
+    with pytest.raises(UsageError, match=r"'coverage' of some verdicts .* is not known"):
+        summarise(config, context)

@@ -17,6 +17,7 @@ from orchestrator.statistics.selective import (
     kept,
     labels_needed,
     least_labels,
+    most_kept,
 )
 
 
@@ -217,3 +218,29 @@ def test_the_guarantee_is_broken_as_rarely_as_it_says(judge, rows):
     assert found["plain rule"][0] > most
     if judge in ("calibrated", "too sure", "not sure enough"):
         assert found["new prompts"][1] > 50.0
+
+
+def test_a_choice_of_the_best_of_several_doubts_breaks_no_guarantee():
+    """Of eight orders that say nothing, and a judge that errs as often as the risk."""
+    rng = np.random.default_rng(7)
+    n, n_labels, n_studies, risk, error = 400, 150, 300, 0.1, 0.1
+    chosen, alone = 0, 0
+    for _ in range(n_studies):
+        wrong = np.full(n, np.nan)
+        wrong[:n_labels] = rng.random(n_labels) < risk
+        doubts = [kept(rng.random(n), wrong, np.arange(n)) for _ in range(8)]
+        which, at, is_certified = most_kept(doubts, risk, error)
+        if is_certified:
+            assert certified(doubts[which], risk, error / 8) == (at, True)
+        chosen += is_certified
+        alone += any(certified(one, risk, error)[1] for one in doubts)
+    # Whatever is kept is wrong as often as `risk` here, so each certificate is a wrong one.
+    assert chosen / n_studies <= error
+    assert alone / n_studies > 1.5 * error
+
+
+def test_one_doubt_has_the_whole_error_and_of_equals_the_first_is_taken():
+    wrong = np.concatenate([np.zeros(80), np.ones(20)])
+    one = kept(np.linspace(1.0, 0.0, 100), wrong, np.arange(100))
+    assert most_kept([one], 0.1, 0.05) == (0, *certified(one, 0.1, 0.05))
+    assert most_kept([one, one], 0.1, 0.1) == (0, *certified(one, 0.1, 0.05))

@@ -37,7 +37,7 @@ from orchestrator.statistics.ratings import METHOD as RATING_METHOD
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.results import Estimate, Interval, checked_level, interval_or_none
 from orchestrator.statistics.selective import METHOD as RISK_METHOD
-from orchestrator.statistics.selective import certified
+from orchestrator.statistics.selective import most_kept
 from orchestrator.statistics.trust import Trust, no_verdict
 
 _EQUAL: Final = 1e-9
@@ -260,14 +260,15 @@ class _Deciding:
         if not 0.0 < one.threshold < 1.0:
             return _nothing("a risk lies between 0 and 1")
         rows, found = kept_verdicts(side.context, labelled_by(side, self._own(one.left)))
-        place, _ = certified(found, one.threshold, error)
-        low, high = found.bounds(error)
+        which, place, _ = most_kept(found, one.threshold, error)
+        ends, best = [kept.bounds(error / len(found)) for kept in found], found[which]
         # It fails only if no share has a rate as low: a bound of the lowest is the lowest bound.
-        interval = Interval(float(low.min()), float(high[place]), self._level)
+        low = min(float(low.min()) for low, _ in ends)
+        interval = Interval(low, float(ends[which][1][place]), self._level)
         told = rows.frame.drop_nulls("label")
-        share = f"of the surest {100 * found.shares[place]:.0f} % of the verdicts"
+        share = f"of the surest {100 * best.shares[place]:.0f} % of the verdicts"
         aside = "; ".join((share, *rows.notes))
-        rate = Estimate(float(found.rates[place]), interval, found.n_prompts, RISK_METHOD)
+        rate = Estimate(float(best.rates[place]), interval, best.n_prompts, RISK_METHOD)
         return _Found(rate, counted(told), aside)
 
     def _rating(self, one: Requirement) -> _Found:
