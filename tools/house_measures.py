@@ -32,9 +32,9 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_033,
     "functions with `Any` in the signature": 221,
-    "lines": 101_254,
+    "lines": 101_238,
     "files": 411,
-    "distinct names": 3_919,
+    "distinct names": 3_917,
     "value classes": 526,
     "fields of value classes": 2_505,
     "pairs of value classes that share 60 % of their fields": 17,
