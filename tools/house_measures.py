@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_033,
+    "private functions used once": 1_031,
     "functions with `Any` in the signature": 221,
-    "lines": 101_238,
+    "lines": 101_211,
     "files": 411,
-    "distinct names": 3_917,
+    "distinct names": 3_915,
     "value classes": 526,
     "fields of value classes": 2_505,
     "pairs of value classes that share 60 % of their fields": 17,
