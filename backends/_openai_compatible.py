@@ -11,7 +11,7 @@ import msgspec
 from pydantic import AfterValidator, Field
 
 from backends._tokens import known
-from backends._transport import KEEPALIVE_S, Reply, Transport, http_transport
+from backends._transport import Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     ROUTES_MISSING,
@@ -342,9 +342,6 @@ class ChatConfig(Settings):
         description="False for a model whose template refuses the role system: a system prompt is "
         "then put before the user's first message.",
     )
-    keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
-    )
 
 
 class Native(OpenaiCompatible):
@@ -406,7 +403,7 @@ class HttpKind(BackendKind[H]):
 
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
-        transport = http_transport(endpoint, self.config.keepalive_s)
+        transport = http_transport(endpoint)
         made: Backend = self.made(endpoint, transport, self.config)
         return made
 

@@ -226,7 +226,7 @@ class OpenaiKind(BackendKind[Config]):
             kind, transport = Batched, batch_transport(endpoint)
         return kind(
             endpoint,
-            transport or http_transport(endpoint, config.keepalive_s),
+            transport or http_transport(endpoint),
             dialect,
             prefill=config.continue_final_message,
             raw=config.raw_logprobs,

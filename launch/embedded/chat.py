@@ -37,23 +37,14 @@ def chat_job(request: ChatRequest, served: Served) -> tuple[Job, Answer]:
     n_top = request.top_logprobs or 0
     within("top_logprobs", n_top, -1, math.inf)
     n_top = vocabulary if n_top == -1 else min(n_top, vocabulary)
-    given = request.logprob_token_ids
-    if (n_top or given is not None) and not request.logprobs:
-        name = "top_logprobs" if n_top else "logprob_token_ids"
-        raise bad_request(f"when using {name}, logprobs must be set to true.", name)
-    if given is not None:
-        check_ids("logprob_token_ids", given, vocabulary)
-    drawn = answer_of(request, served, limit, n_top, None if given is None else tuple(given))
+    if n_top and not request.logprobs:
+        said = "when using top_logprobs, logprobs must be set to true."
+        raise bad_request(said, "top_logprobs")
+    drawn = answer_of(request, served, limit, n_top)
     return Job(ids, len(ids), unresolved, answer=drawn, reuse=len(ids) - 1), drawn
 
 
-def answer_of(
-    request: ChatRequest,
-    served: Served,
-    max_tokens: int,
-    n_top: int,
-    ids: tuple[int, ...] | None,
-) -> Answer:
+def answer_of(request: ChatRequest, served: Served, max_tokens: int, n_top: int) -> Answer:
     """The answer that a request wants drawn after its prompt.
 
     Raises:
@@ -76,7 +67,7 @@ def answer_of(
     check_ids("stop_token_ids", extra, served.runner.vocabulary)
     eos: frozenset[int] = frozenset() if request.ignore_eos else served.tokens.eos
     stop = Stop(max_tokens, eos | frozenset(extra), eos - frozenset(extra), tuple(strings))
-    return Answer(Draw(temperature, top_k, top_p, seed % (2 * _INT_64), n_top, ids), stop)
+    return Answer(Draw(temperature, top_k, top_p, seed % (2 * _INT_64), n_top), stop)
 
 
 def token_limit(wanted: int | None, n_prompt: int, served: Served) -> int:
@@ -125,7 +116,7 @@ def chat_reply(request: ChatRequest, served: Served, job: Job, answer: Answer) -
     """The fields of a chat reply."""
     choice: dict[str, Any] = {
         "index": 0,
-        "message": {"role": "assistant", "content": text_of(request, answer, served.tokens)},
+        "message": {"role": "assistant", "content": text_of(answer, served.tokens)},
         "logprobs": None,
         "finish_reason": answer.finish_reason,
         "stop_reason": answer.stop_reason,
@@ -163,17 +154,14 @@ def finite(logprob: float) -> float | None:
     return max(logprob, LOWEST)
 
 
-def text_of(request: ChatRequest, answer: Answer, tokens: Tokens) -> str:
+def text_of(answer: Answer, tokens: Tokens) -> str:
     """The text of an answer, without its stop token and what follows a stop string."""
-    ids, keep = answer.ids, bool(request.include_stop_str_in_output)
-    by_token = answer.finish_reason == "stop" and not isinstance(answer.stop_reason, str)
-    if by_token and not keep:
-        ids = ids[:-1]
-    text = tokens.decode(ids, skip_special=request.skip_special_tokens is not False)
-    if answer.finish_reason == "stop" and isinstance(answer.stop_reason, str):
-        cut = text.find(answer.stop_reason)
-        text = text[: cut + (len(answer.stop_reason) if keep else 0)]
-    return text
+    if answer.finish_reason != "stop":
+        return tokens.decode(answer.ids)
+    if isinstance(answer.stop_reason, str):
+        text = tokens.decode(answer.ids)
+        return text[: text.find(answer.stop_reason)]
+    return tokens.decode(answer.ids[:-1])
 
 
 def token_text(request: ChatRequest, token: int, tokens: Tokens) -> str:

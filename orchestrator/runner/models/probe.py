@@ -23,13 +23,9 @@ _CHAT: Final = "/v1/chat/completions"
 _USUAL_CAP: Final = 20
 _LONG_LIST: Final = 1_000
 _WARM_DRAWS: Final = 3
-_N_MIXED: Final = 6
-_MIXED_TOKENS: Final = 24
 _ROUNDS: Final = 2
 # Findings of the first contact that a whole probe makes anew, by more.
 _ASKED_ANEW: Final = frozenset({"score"})
-# vLLM's V1 runner is the one known to mix replies up.
-_MAY_MIX: Final = frozenset({"vllm"})
 
 T = TypeVar("T")
 
@@ -132,12 +128,11 @@ class Probe:
             scoring, sampling, choosing, tokens = await _at_once(
                 self.scoring(), self.sampling(), self.choosing(), self.tokens()
             )
-            # By themselves: a draw may depend on what else a server computes, and what is asked
-            # last spoils it.
-            repeatable, labels = await self.repeatable(), await self.labels()
+            # By itself: a draw may depend on what else a server computes.
+            repeatable = await self.repeatable()
             found = list(
                 chain.from_iterable(
-                    [chat_findings, scoring, sampling, repeatable, choosing, tokens, labels]
+                    [chat_findings, scoring, sampling, repeatable, choosing, tokens]
                 )
             )
         return [*found, *(one for name, one in first.items() if name not in _ASKED_ANEW)]
@@ -287,7 +282,7 @@ class Probe:
         return abilities.tried_choice(ask, await self.asks.chosen(ask))
 
     async def tokens(self) -> list[Finding]:
-        """Check the template, and that texts come back from ids."""
+        """Check the template."""
         routes = requests.TOKENISING.get(self._t.kind)
         if routes is None:
             return [unknown("template", f"{self._t.kind} has no tokenise route")]
@@ -299,10 +294,12 @@ class Probe:
         reply = await self.asks.post(routes.chat_path, asked)
         rendered, self._ids = requests.text(reply, routes.rendered_field), requests.ids(reply)
         if rendered is not None and self._ids is None and routes.text_path:
-            with_special = {routes.text_field: rendered, "add_special": True, "parse_special": True}
+            with_special = {"content": rendered, "add_special": True, "parse_special": True}
             self._ids = requests.ids(await self.asks.post(routes.text_path, with_special))
-        if rendered is None and self._ids is not None:
-            rendered = await self._back(routes, self._ids)
+        if rendered is None and self._ids is not None and routes.back_path:
+            back = {"model": self._t.model, "tokens": self._ids, "skip_special_tokens": False}
+            reply = await self.asks.post(routes.back_path, back)
+            rendered = requests.text(reply, routes.back_field)
         found: list[Finding] = []
         if self._ids is not None:
             counted = chat(self._greedy)
@@ -312,41 +309,7 @@ class Probe:
             found = [unknown("template", f"{routes.chat_path}: {reply.status} {reply.words}")]
         if rendered is not None:
             found += checks.template(rendered, dt.datetime.now(tz=dt.UTC).date())
-        return [*found, await self._round_trip(routes)]
-
-    async def _back(self, routes: requests.Tokenising, ids: tuple[int, ...]) -> str | None:
-        if not routes.back_path:
-            return None
-        asked = {"model": self._t.model, "tokens": ids, "skip_special_tokens": False}
-        return requests.text(await self.asks.post(routes.back_path, asked), routes.back_field)
-
-    async def _round_trip(self, routes: requests.Tokenising) -> Finding:
-        if not routes.text_path or not routes.back_path:
-            return unknown("round_trip", "the server does not turn ids into text")
-        asked = {"model": self._t.model, routes.text_field: checks.NASTY, **routes.text_extra}
-        ids = requests.ids(await self.asks.post(routes.text_path, asked))
-        back = None if ids is None else await self._back(routes, ids)
-        if back is None:
-            return unknown("round_trip", "the server does not turn ids into text")
-        return checks.round_trip(checks.NASTY, back)
-
-    async def labels(self) -> list[Finding]:
-        """Check requests for given ids, and their effect on other replies."""
-        if self._ids is None:
-            return [unknown("label_ids", "no token ids are known")]
-        load = await self._t.backend.load()
-        if self._t.kind in _MAY_MIX and (load is None or load.running or load.waiting):
-            # What is asked here spoils the replies that others wait for, where servers mix them up.
-            return [unknown("label_ids", "not asked: the server is busy with others' requests")]
-        # Tokens of the prompt's end: real ones, and unlikely to be said next.
-        ids = sorted(set(self._ids[-4:]))
-        exact = {"logprob_token_ids": ids, "return_tokens_as_token_ids": True, "top_logprobs": 0}
-        found = checks.label_ids(await self._ask(**exact), ids)
-        if found.value != "yes" or self._t.kind not in _MAY_MIX:
-            return [found]
-        alone = await self._together(_N_MIXED, {})
-        together = await self._together(_N_MIXED, exact)
-        return [found, checks.mixing(alone, together)]
+        return found
 
     async def _all_seen(self, *, noise: bool) -> tuple[tuple[Seen, ...], float | None]:
         """Return the answers to several prompts, and their variation where it is measured.
@@ -369,18 +332,6 @@ class Probe:
         sampling = Sampling(max_tokens=record.TOKENS)
         drawn = await self.asks.draw(Ask().generate(self._t.model, prompt, sampling), 0)
         return Seen() if isinstance(drawn, Failure) else record.of_text(drawn)
-
-    async def _together(self, n: int, beside: dict[str, object]) -> list[HttpReply]:
-        """Ordinary replies, asked at once, each beside another request where one is given."""
-        ordinary: list[asyncio.Task[HttpReply]] = []
-        # It shows only where they share a step of the server.
-        self.asks.room = asyncio.Semaphore(2 * n)
-        async with asyncio.TaskGroup() as group:
-            for seed in range(n):
-                ordinary.append(group.create_task(self._ask(max_tokens=_MIXED_TOKENS, seed=seed)))
-                if beside:
-                    group.create_task(self._ask(max_tokens=_MIXED_TOKENS, **beside))
-        return [task.result() for task in ordinary]
 
 
 def _is_refusal(finding: Finding) -> bool:
