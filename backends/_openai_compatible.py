@@ -351,7 +351,8 @@ class Native(OpenaiCompatible):
     knows_template = True
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: ChatConfig) -> None:
-        super().__init__(endpoint, transport, native_dialect(config), raw=True)
+        dialect = Dialect(token_ids=True, top_k_off=0, system_role=config.system_role)
+        super().__init__(endpoint, transport, dialect, raw=True)
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """See `orchestrator.backend.Backend`."""
@@ -414,8 +415,3 @@ class NativeKind(HttpKind[ChatConfig]):
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", features=FEATURES, plain_choose=True, reward=True
     )
-
-
-def native_dialect(config: ChatConfig) -> Dialect:
-    """Return the form of chat requests for servers with our own routes."""
-    return Dialect(token_ids=True, top_k_off=0, system_role=config.system_role)
