@@ -6,7 +6,6 @@ Each function answers one question of docs/servers.md and takes only what it nee
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -23,7 +22,7 @@ from orchestrator.probing.record import (
     refuses,
     unknown,
 )
-from orchestrator.probing.replies import HttpReply, Position, chat
+from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import Failure, Generation, Scored
 from orchestrator.wire.rulings import most_in
 
@@ -102,16 +101,7 @@ def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
     else:
         said = "token ids are not given: answers are scored by their text, tokenised anew"
         ids = Finding("token_ids", NO, WARNING, said)
-    return [*findings, ids, _drawn(position)]
-
-
-def _drawn(position: Position) -> Finding:
-    values = [one.logprob for one in position.top if one.logprob is not None]
-    is_sorted = all(left >= right for left, right in pairwise(values))
-    first = bool(position.top) and position.top[0].token == position.drawn.token
-    order = "best first" if is_sorted else "in no order"
-    said = f"alternatives are listed {order}{', the drawn token at the head' if first else ''}"
-    return Finding("order", "sorted" if is_sorted else "unsorted", GOOD, said)
+    return [*findings, ids]
 
 
 def cap(reply: HttpReply) -> Finding:
