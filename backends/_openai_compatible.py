@@ -314,9 +314,9 @@ class OpenaiCompatible:
             return names
         return Failure("not_found", self._no_such_model(), permanent=True)
 
-    async def _version(self) -> tuple[str, str] | Failure:
+    async def _version(self, path: str = "/version") -> tuple[str, str] | Failure:
         """Version and fingerprint that the server states."""
-        reply = await self._transport.get("/version", CONTROL_TIMEOUT_S)
+        reply = await self._transport.get(path, CONTROL_TIMEOUT_S)
         return self._read(reply, replies.version)
 
     def _read(self, reply: Reply | Failure, decode: Decode[T]) -> T | Failure:
