@@ -22,6 +22,7 @@ from orchestrator.frames import FrameFiles
 from orchestrator.report.html.examples import winner
 from orchestrator.report.html.shell import terms
 from orchestrator.report.text import page_line
+from orchestrator.report.words import score
 from orchestrator.runner.results.tables import all_sources
 
 Found = NDArray[np.bool_]
@@ -388,10 +389,10 @@ def _of_scores(frames: FrameFiles, source: Source) -> _Measured:
     values = [pl.col(name).filter(pl.col(name).is_finite()) for name in scores[:_MOST_SCORES]]
     for name, value in zip(scores, values, strict=False):
         says = f"Mean over the rows of {source.name}."
-        one = Measure(f"{source.name}.{name}", _title(source.name, name), says)
+        one = Measure(f"{source.name}.{name}", _title(source.name, score(name)), says)
         found[one] = value.mean()
     if scores:
-        says = f"Range of {scores[0]} in {source.name}."
+        says = f"Range of {score(scores[0])} in {source.name}."
         one = Measure(f"{source.name}.spread", _title(source.name, "spread"), says)
         found[one] = values[0].max() - values[0].min()
         good = _without_value(good, *scores)

@@ -53,6 +53,7 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
             found |= {
                 f"backend.{name}": json.dumps(value, sort_keys=True)
                 for name, value in settings.items()
+                if name != "transport"  # it changes how requests travel, not what they say
             }
     else:
         found = dict(launch_of(spec, allow_code=allow_code).identity(spec.weights or ""))
