@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_042,
+    "private functions used once": 1_028,
     "functions with `Any` in the signature": 221,
-    "lines": 101_164,
+    "lines": 100_953,
     "files": 411,
-    "distinct names": 3_926,
-    "value classes": 524,
-    "fields of value classes": 2_494,
+    "distinct names": 3_903,
+    "value classes": 523,
+    "fields of value classes": 2_490,
     "pairs of value classes that share 60 % of their fields": 17,
     "floors of layers": 10,
     "frames to a run's first request": 13,
