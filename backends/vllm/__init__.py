@@ -1,9 +1,10 @@
 """vLLM's server: exact scores of given ids, label probabilities by the chain rule over their trie.
 
 Written against vLLM 0.32. Labels are read from ordinary alternatives (`top_logprobs`), so start the
-server with `--max-logprobs 64` or more; what is missing there is drawn by force, token by token.
-Numbers that are processed can't be forced: they are bounded. The server's tokenizer is that of
-`/tokenize` and `/detokenize`.
+server with `--max-logprobs 64` or more; what is missing there is drawn by force, token by token, or
+asked for by id where the server spoils nothing by that (`gate: false`). Numbers that are processed
+can't be forced: they are bounded, or asked for by id. The server's tokenizer is that of `/tokenize`
+and `/detokenize`.
 """
 
 import asyncio
@@ -66,8 +67,13 @@ class Config(ByIdsConfig):
     raw_logprobs: bool = Field(
         True,  # noqa: FBT003 (a pydantic default)
         description="True if log-probabilities are those of the unmodified softmax; false for a "
-        "server with --logprobs-mode processed_logprobs, of which labels that are not listed are "
-        "only bounded.",
+        "server with --logprobs-mode processed_logprobs.",
+    )
+    gate: bool = Field(
+        True,  # noqa: FBT003
+        description="True if the server may have the V1 model runner, which spoils alternatives "
+        "beside requests for given ids: then labels that are not listed are drawn by force, and "
+        "with raw_logprobs: false they are only bounded. false (V2): asked for by id.",
     )
 
 
@@ -97,7 +103,7 @@ class Vllm(ByIds):
         self._cap: int | None = None
         self._cap_lock = asyncio.Lock()
         # What is drawn by force has no number of its own once others are ruled out before it.
-        self._forces = config.raw_logprobs
+        self._forces = config.gate and config.raw_logprobs
         self._n_extra = 0
 
     # -- what is asked ----------------------------------------------------------------------------
@@ -173,18 +179,21 @@ class Vllm(ByIds):
         # rules out is not asked.
         nodes = list(found.walk.tree.children)
         first = nodes if len(nodes) <= _NODES_AT_ONCE else [()]
-        n_cached, n_requests, n_forced = await self._look(walk, whole, first), 1, 0
+        n_cached, n_requests, n_exact = await self._look(walk, whole, first), 1, 0
+        look_closer = self._force if self._forces else self._look_exactly
         while True:
             # What is read lowers what labels can have at most, and so what may be neglected.
             if nodes := walk.unread():
                 await self._look(walk, whole, nodes)
                 n_requests += 1
-            elif self._forces and (missing := walk.missing()):
-                n_forced += await self._force(walk, whole, missing)
+            elif (self._forces or not self._config.gate) and (missing := walk.missing()):
+                n_exact += await look_closer(walk, whole, missing)
             else:
                 break
-        method = f"{self.kind}.top_logprobs{'+forced' if n_forced else ''}"
-        return found.choice(method, n_cached, n_requests + n_forced)
+        method = f"{self.kind}.top_logprobs"
+        if n_exact:
+            method += "+forced" if self._forces else "+token_ids"
+        return found.choice(method, n_cached, n_requests + n_exact)
 
     async def _look(self, walk: Walk, whole: Ids, nodes: Sequence[Path]) -> int:
         """Read the alternatives at nodes; how many prompt tokens were cached, 0 if unknown."""
@@ -221,6 +230,25 @@ class Vllm(ByIds):
             _COMPLETIONS,
             lambda: wire.force(model, prompts, token),
             lambda body, secret: wire.forced_token(body, prompts, token, secret),
+        )
+
+    async def _look_exactly(
+        self, walk: Walk, whole: Ids, missing: Mapping[Path, Sequence[int]]
+    ) -> int:
+        """Read tokens that are missing at nodes by their ids; how many requests that took."""
+        wanted = sorted({token for tokens in missing.values() for token in tokens})
+        prompts = [(*whole, *node) for node in missing]
+        firsts = range(0, len(wanted), wire.MOST_EXACT_IDS)
+        for first in firsts:
+            some = wanted[first : first + wire.MOST_EXACT_IDS]
+            walk.add(missing, (await self._ask_exactly(prompts, some)).readings)
+        return len(firsts)
+
+    async def _ask_exactly(self, prompts: Sequence[Ids], ids: Sequence[int]) -> Looked:
+        return await self._ask(
+            _COMPLETIONS,
+            lambda: wire.look_exactly(self._endpoint.model, prompts, ids),
+            lambda body, secret: wire.looked_exactly(body, prompts, ids, secret),
         )
 
     async def _enough(self, n_top: int) -> None:

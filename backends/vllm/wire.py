@@ -30,6 +30,8 @@ from orchestrator.wire.parsing import (
 )
 from orchestrator.wire.requests import encode, messages_of
 
+MOST_EXACT_IDS: Final = 128
+"""Ids whose log-probabilities may be asked for in one request (`logprob_token_ids`)."""
 ABSURD: Final = 10**6
 """More alternatives than any vocabulary has: the refusal says how many there may be."""
 
@@ -105,6 +107,12 @@ def score(model: str, ids: Path, top_logprobs: int) -> bytes:
 def look(model: str, prompts: Sequence[Path], top_logprobs: int) -> bytes:
     """Body of `/v1/completions` that reads the most likely next tokens after each prompt."""
     wanted = {"logprobs": top_logprobs, "return_tokens_as_token_ids": True}
+    return encode({**_one_token(model, prompts), **wanted})
+
+
+def look_exactly(model: str, prompts: Sequence[Path], ids: Sequence[int]) -> bytes:
+    """The same for given next tokens, at most `MOST_EXACT_IDS` of them."""
+    wanted = {"logprobs": 0, "logprob_token_ids": ids, "return_tokens_as_token_ids": True}
     return encode({**_one_token(model, prompts), **wanted})
 
 
@@ -206,6 +214,20 @@ def _kept(row: dict[int, float]) -> tuple[dict[int, float], float]:
     return listed, min(listed.values(), default=-math.inf)
 
 
+def looked_exactly(
+    body: bytes, prompts: Sequence[Path], ids: Sequence[int], secret: str
+) -> Looked | Failure:
+    """Given next tokens after several prompts, from the reply to `look_exactly`."""
+    found = _listings(body, prompts, secret)
+    if isinstance(found, Failure):
+        return found
+    listings, n_cached = found
+    if any(token not in row for row in listings for token in ids):
+        return _NOT_BY_ID
+    readings = tuple(Reading({token: row[token] for token in ids}) for row in listings)
+    return Looked(readings, n_cached)
+
+
 def forced_token(body: bytes, prompts: Sequence[Path], token: int, secret: str) -> Looked | Failure:
     """A token after several prompts that do not list it as most likely, from the reply to `force`.
 
@@ -232,6 +254,10 @@ _NOT_FORCED: Final = unsupported(
 _PROCESSED: Final = unsupported(
     "the server's log-probabilities include sampling settings (--logprobs-mode "
     "processed_logprobs); set `raw_logprobs: false` in its settings, or start it with raw_logprobs"
+)
+_NOT_BY_ID: Final = unsupported(
+    "the server does not return log-probabilities of given ids (logprob_token_ids); raise "
+    "--max-logprobs and choose_top_logprobs to have the labels among the alternatives"
 )
 MIXED_UP: Final = Failure(
     "server_error",

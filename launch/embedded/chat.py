@@ -37,14 +37,23 @@ def chat_job(request: ChatRequest, served: Served) -> tuple[Job, Answer]:
     n_top = request.top_logprobs or 0
     within("top_logprobs", n_top, -1, math.inf)
     n_top = vocabulary if n_top == -1 else min(n_top, vocabulary)
-    if n_top and not request.logprobs:
-        said = "when using top_logprobs, logprobs must be set to true."
-        raise bad_request(said, "top_logprobs")
-    drawn = answer_of(request, served, limit, n_top)
+    given = request.logprob_token_ids
+    if (n_top or given is not None) and not request.logprobs:
+        name = "top_logprobs" if n_top else "logprob_token_ids"
+        raise bad_request(f"when using {name}, logprobs must be set to true.", name)
+    if given is not None:
+        check_ids("logprob_token_ids", given, vocabulary)
+    drawn = answer_of(request, served, limit, n_top, None if given is None else tuple(given))
     return Job(ids, len(ids), unresolved, answer=drawn, reuse=len(ids) - 1), drawn
 
 
-def answer_of(request: ChatRequest, served: Served, max_tokens: int, n_top: int) -> Answer:
+def answer_of(
+    request: ChatRequest,
+    served: Served,
+    max_tokens: int,
+    n_top: int,
+    ids: tuple[int, ...] | None,
+) -> Answer:
     """The answer that a request wants drawn after its prompt.
 
     Raises:
@@ -67,7 +76,7 @@ def answer_of(request: ChatRequest, served: Served, max_tokens: int, n_top: int)
     check_ids("stop_token_ids", extra, served.runner.vocabulary)
     eos: frozenset[int] = frozenset() if request.ignore_eos else served.tokens.eos
     stop = Stop(max_tokens, eos | frozenset(extra), eos - frozenset(extra), tuple(strings))
-    return Answer(Draw(temperature, top_k, top_p, seed % (2 * _INT_64), n_top), stop)
+    return Answer(Draw(temperature, top_k, top_p, seed % (2 * _INT_64), n_top, ids), stop)
 
 
 def token_limit(wanted: int | None, n_prompt: int, served: Served) -> int:

@@ -263,6 +263,7 @@ class Draw:
         top_p: 1 is off.
         key: 64 bits that decide the row's random numbers, such as a seed.
         n_top: How many alternatives to read; 0 for none.
+        ids: Ids to read instead of the most likely ones; None for those.
     """
 
     temperature: float = 1.0
@@ -270,6 +271,7 @@ class Draw:
     top_p: float = 1.0
     key: int = 0
     n_top: int = 0
+    ids: tuple[int, ...] | None = None
 
 
 def uniforms(keys: np.ndarray, steps: np.ndarray) -> np.ndarray:
@@ -303,8 +305,9 @@ class Sampler:
         self._top_k = torch.tensor([draw.top_k or unlimited for draw in cut], device=device)
         self._top_p = torch.tensor([draw.top_p for draw in cut], dtype=torch.float64).to(device)
         self._rows = torch.tensor(self._warm, dtype=torch.long, device=device)
-        self._top = [row for row, draw in enumerate(draws) if draw.n_top]
+        self._top = [row for row, draw in enumerate(draws) if draw.n_top and draw.ids is None]
         self._n_top = [draws[row].n_top for row in self._top]
+        self._given = {row: draw.ids for row, draw in enumerate(draws) if draw.ids is not None}
 
     def draw(self, logits: Tensor, steps: Sequence[int]) -> list[Drawn]:
         """Draw one token a row.
@@ -321,7 +324,7 @@ class Sampler:
                 chosen[self._rows] = self._tokens(logits[self._rows], steps)
         total = torch.cat([torch.logsumexp(logits[rows], -1) for rows in self._pieces(logits)])
         logprobs = logits.gather(-1, chosen[:, None])[:, 0] - total
-        read = self._read(logits, total) if self._top else {}
+        read = self._read(logits, total) if self._top or self._given else {}
         found = zip(chosen.tolist(), logprobs.tolist(), strict=True)
         return [(token, logprob, read.get(row)) for row, (token, logprob) in enumerate(found)]
 
@@ -351,11 +354,17 @@ class Sampler:
         return drawn[:, 0].clamp_(max=warm.shape[-1] - 1)
 
     def _read(self, logits: Tensor, total: Tensor) -> dict[int, Alternatives]:
-        most = min(max(self._n_top), logits.shape[-1])
-        values, ids = logits[self._top].topk(most, -1)
-        listed = (values - total[self._top, None]).tolist()
-        found = zip(self._top, self._n_top, ids.tolist(), listed, strict=True)
-        return {row: (names[:n], numbers[:n]) for row, n, names, numbers in found}
+        read: dict[int, Alternatives] = {}
+        if self._top:
+            most = min(max(self._n_top), logits.shape[-1])
+            values, ids = logits[self._top].topk(most, -1)
+            listed = (values - total[self._top, None]).tolist()
+            found = zip(self._top, self._n_top, ids.tolist(), listed, strict=True)
+            read = {row: (names[:n], numbers[:n]) for row, n, names, numbers in found}
+        for row, given in self._given.items():
+            asked = list(given)
+            read[row] = (asked, (logits[row, asked] - total[row]).tolist())
+        return read
 
 
 def _kept(weights: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:

@@ -85,7 +85,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "min_tokens": (0,),
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
-    "logprob_token_ids": ([],),
     "best_of": (1,),
     "length_penalty": (1,),
     "use_beam_search": (False,),
@@ -138,6 +137,7 @@ class ChatRequest(Rendered, kw_only=True):
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
+    logprob_token_ids: list[int] | None = None
 
 
 class Prefix(msgspec.Struct):

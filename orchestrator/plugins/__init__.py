@@ -57,7 +57,6 @@ REMOVED: Final[Mapping[str, str]] = {
     "adaptive_pairs": "ask fewer with stop_when, or a sample of the items with subset",
     "calibrate": "correct win rates by the known winners with human_labels",
     "example_of_dataset": "write judgments that the judge is shown as `examples`",
-    "gate": "of vllm, leave it out: unlisted labels are drawn by force (requirements are `gates`)",
     "judge_audit": "see its flips and verdict in each report; compare its scores with its "
     "comparisons by meta_evaluation",
     "judge_calibration": "its tables are among those of judge_accuracy",

@@ -4,6 +4,7 @@ Each function answers one question of docs/servers.md and takes only what it nee
 """
 
 import datetime as dt
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -22,7 +23,7 @@ from orchestrator.probing.record import (
     refuses,
     unknown,
 )
-from orchestrator.probing.replies import HttpReply, chat
+from orchestrator.probing.replies import Chat, HttpReply, chat
 from orchestrator.records import Failure, Generation, Scored
 from orchestrator.wire.rulings import most_in
 
@@ -266,6 +267,54 @@ def seed(same: Sequence[HttpReply], others: Sequence[HttpReply]) -> Finding:
 def _text(reply: HttpReply) -> str | None:
     found = chat(reply)
     return None if found is None else found.text
+
+
+def label_ids(reply: HttpReply, asked: Sequence[int]) -> Finding:
+    """Check that log-probabilities of given ids can be requested, however unlikely they are."""
+    found = chat(reply)
+    if found is None or not found.positions:
+        return Finding("label_ids", NO, GOOD, f"refused: {reply.status} {reply.words}")
+    given = {one.id for one in found.positions[0].top if one.logprob is not None}
+    if set(asked) <= given:
+        return Finding("label_ids", YES, GOOD, "ln p of any given ids can be read")
+    return Finding("label_ids", NO, GOOD, "asking for given ids is ignored")
+
+
+def mixing(alone: Sequence[HttpReply], together: Sequence[HttpReply]) -> Finding:
+    """Check that ordinary replies stay right when sent together with those for given ids.
+
+    Args:
+        alone: Replies to ordinary requests, sent by themselves.
+        together: Replies to the same, in the same order, sent while others asked for given ids.
+    """
+    wrong = sum(
+        not _same(left, right)
+        for left, right in zip(map(chat, alone), map(chat, together), strict=True)
+    )
+    if not alone or any(chat(reply) is None for reply in alone):
+        return unknown("mixing", "the requests were not answered")
+    if not wrong:
+        said = f"{len(alone)} ordinary replies were the same beside requests for given ids"
+        return Finding("mixing", "clean", GOOD, said)
+    said = f"{wrong} of {len(alone)} ordinary replies were wrong beside requests for given ids"
+    remedy = "none is sent to it while `gate` is on, its default (vLLM's V1 runner)"
+    return Finding("mixing", "corrupts", WARNING, said, remedy)
+
+
+def _same(left: Chat | None, right: Chat | None) -> bool:
+    if left is None or right is None or len(left.positions) != len(right.positions):
+        return False
+    for one, other in zip(left.positions, right.positions, strict=True):
+        if one.drawn.token != other.drawn.token or len(one.top) != len(other.top):
+            return False
+        here, there = one.logprobs(), other.logprobs()
+        shared = here.keys() & there.keys()
+        # The last of the alternatives may be another where two are equally likely.
+        if len(shared) < len(here) - 1 or not all(
+            math.isclose(here[token], there[token], abs_tol=NOISE) for token in shared
+        ):
+            return False
+    return True
 
 
 _THINK: Final = re.compile(r"<(think|thinking|reasoning)>(.*?)(</\1>|\Z)", re.DOTALL)

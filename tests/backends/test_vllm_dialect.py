@@ -78,12 +78,22 @@ async def test_the_prompts_of_a_choice_that_is_under_way_are_counted(connect):
     assert (await backend.load()).n_extra == 0
 
 
-async def test_labels_that_are_not_listed_are_drawn_by_force(connect):
-    backend, _ = await connect(choose_negligible=0.0)
+@pytest.mark.parametrize(
+    ("settings", "how"),
+    [
+        ({}, "forced"),
+        ({"gate": False}, "token_ids"),
+        ({"gate": False, "raw_logprobs": False}, "token_ids"),
+    ],
+)
+async def test_labels_that_are_not_listed_are_drawn_by_force_or_asked_for_by_id(
+    connect, settings, how
+):
+    backend, _ = await connect(choose_negligible=0.0, **settings)
     chosen = await backend.choose(ChooseAsk("x", MESSAGES, UNLISTED))
     assert isinstance(chosen, Choice), chosen
     assert chosen.exact
-    assert chosen.method == "vllm.top_logprobs+forced"
+    assert chosen.method == f"vllm.top_logprobs+{how}"
     for label, value in zip(UNLISTED, chosen.logprobs, strict=True):
         scored = await backend.score(ScoreAsk("x", MESSAGES, (), label.name))
         assert isinstance(scored, Scored)
@@ -128,10 +138,12 @@ async def test_processed_numbers_are_raw_where_sampling_changes_nothing(
     assert drawn.raw is raw
 
 
-@pytest.mark.parametrize("dialect", ["vllm_v1", "vllm_v2"])
-async def test_labels_that_are_not_listed_mix_no_replies_up(connect, dialect):
+@pytest.mark.parametrize(("dialect", "spoiled"), [("vllm_v1", True), ("vllm_v2", False)])
+async def test_the_older_runner_mixes_replies_up_unless_ids_are_forced_or_not_asked_for(
+    connect, dialect, spoiled
+):
     slow = [{"route": "completions", "latency_s": 0.02}, {"route": "chat", "latency_s": 0.005}]
-    for settings in ({}, {"raw_logprobs": False}):
+    for settings in ({"gate": False}, {}, {"raw_logprobs": False}):
         backend, _ = await connect(dialect, rules=slow, choose_negligible=0.0, **settings)
         exact = ChooseAsk("x", MESSAGES, UNLISTED)
         made: list[object] = []
@@ -148,8 +160,8 @@ async def test_labels_that_are_not_listed_mix_no_replies_up(connect, dialect):
             for one in made
             if isinstance(one, Generation) and one.top is not None
         ]
-        assert len(listed) == len(made)
-        assert not any(np.isnan(row).any() for row in listed)
+        faulty = len(listed) < len(made) or any(np.isnan(row).any() for row in listed)
+        assert faulty == (spoiled and "gate" in settings)
 
 
 async def test_a_prompt_that_the_server_changes_is_no_score(connect):

@@ -62,7 +62,7 @@ def spoilt(reply):
 
 
 async def test_the_v1_runner_spoils_alternatives_beside_requests_for_ids(raw):
-    """Hold the fault for which labels are forced and not asked for by id."""
+    """Hold the fault for which labels are forced; when it is gone, so may `gate` be."""
     ordinary = [chat(top_logprobs=5, max_tokens=8)] * N
     exact = [chat(logprob_token_ids=[40, 41], max_tokens=8)]
     # One of each kind in turn, and again: only those that share a step of the server are spoilt.

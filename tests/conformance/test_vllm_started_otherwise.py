@@ -49,7 +49,7 @@ def otherwise(tmp_path_factory):
         "env": {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(KEEPALIVE_S)},
     }
     # Nobody else asks it for alternatives at the same time.
-    backend = {**kind.backend, "raw_logprobs": False}
+    backend = {**kind.backend, "raw_logprobs": False, "gate": False}
     with running(replace(kind, settings=settings, backend=backend), folder / "log") as found:
         yield found
 
@@ -86,6 +86,14 @@ async def test_scores_are_those_of_a_forward_pass_all_the_same(backend, truth):
     ids = tuple(truth.encode("[[>]] because f k"))
     scored = known(await backend.score(ScoreAsk("m", PROMPT, ids)))
     np.testing.assert_allclose(scored.logprobs, truth.scores(truth.prompt(PROMPT), ids), atol=1e-4)
+
+
+async def test_labels_are_asked_for_by_id_and_are_those_of_a_forward_pass(backend, truth):
+    chosen = known(await backend.choose(ChooseAsk("m", PROMPT, SYMBOLS)))
+    before = truth.prompt(PROMPT)
+    expected = [truth.scores(before, truth.encode(label.name)).sum() for label in SYMBOLS]
+    assert chosen.method == "vllm.top_logprobs+token_ids"
+    np.testing.assert_allclose(chosen.logprobs, expected, atol=1e-4)
 
 
 async def test_labels_are_refused_where_such_a_server_is_taken_for_a_raw_one(otherwise):

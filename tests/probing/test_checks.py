@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.probing import checks
-from orchestrator.probing.record import BAD, GOOD, UNKNOWN
+from orchestrator.probing.record import BAD, GOOD, UNKNOWN, WARNING
 from orchestrator.probing.replies import HttpReply
 from orchestrator.records import Failure, Generation, Scored
 from tests.probing.bodies import chat, refusal, reply
@@ -118,6 +118,21 @@ def test_a_seed_is_honoured_or_ignored_or_not_known():
     assert checks.seed([one, refusal("no")], [other]).state == UNKNOWN
 
 
+def test_given_ids_are_read_only_where_all_come_back():
+    listed = chat(("token_id:9", {"token_id:9": -0.1, "token_id:4": -9.0, "token_id:5": -9.5}))
+    assert checks.label_ids(listed, [4, 5]).value == "yes"
+    assert checks.label_ids(listed, [4, 6]).value == "no"
+    assert checks.label_ids(refusal("unknown field"), [4]).value == "no"
+
+
+def test_replies_that_change_beside_others_are_corrupt():
+    spoiled = chat(("a", {"a": -0.5, "!": -9999.0}))
+    assert checks.mixing([chat(ONE)], [chat(ONE)]).value == "clean"
+    found = checks.mixing([chat(ONE), chat(ONE)], [chat(ONE), spoiled])
+    assert (found.value, found.state) == ("corrupts", WARNING)
+    assert "1 of 2" in found.said
+
+
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(
                         ["choices", "message", "logprobs", "content", "top_logprobs", "token",
@@ -128,3 +143,5 @@ def test_no_reply_is_odd_enough_to_raise(table):
     checks.cap(odd)
     checks.temperature(odd, odd)
     checks.seed([odd, odd], [odd])
+    checks.label_ids(odd, [1])
+    checks.mixing([odd], [odd])

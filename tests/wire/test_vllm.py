@@ -180,6 +180,19 @@ def test_alternatives_that_are_read_together_are_those_read_one_by_one(entries):
     assert found.readings == (Reading(kept, min(kept.values())),)
 
 
+def test_given_ids_are_read_and_no_others_and_zero_is_zero():
+    body = completion(listed(t9=-0.1, t5=-20.0, t6=-9999.0))
+    found = wire.looked_exactly(body, [(1, 2, 3)], [5, 6], "")
+    assert not isinstance(found, Failure)
+    assert found.readings[0].logprobs == {5: -20.0, 6: -math.inf}
+
+
+def test_a_server_that_ignores_given_ids_is_told_from_one_that_reads_them():
+    body = completion(listed(t9=-0.1, t5=-20.0))
+    found = failure(wire.looked_exactly(body, [(1, 2, 3)], [5, 6], ""), "unsupported")
+    assert "logprob_token_ids" in found.message
+
+
 def test_a_token_that_was_drawn_by_force_has_its_number_after_each_prompt():
     body = json.loads(completion(listed(t5=-20.0)))
     body["choices"].append({"index": 1, **listed(t5=-1.0)})

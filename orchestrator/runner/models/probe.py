@@ -23,9 +23,13 @@ _CHAT: Final = "/v1/chat/completions"
 _USUAL_CAP: Final = 20
 _LONG_LIST: Final = 1_000
 _WARM_DRAWS: Final = 3
+_N_MIXED: Final = 6
+_MIXED_TOKENS: Final = 24
 _ROUNDS: Final = 2
 # Findings of the first contact that a whole probe makes anew, by more.
 _ASKED_ANEW: Final = frozenset({"score"})
+# vLLM's V1 runner is the one known to mix replies up.
+_MAY_MIX: Final = frozenset({"vllm"})
 
 T = TypeVar("T")
 
@@ -128,11 +132,12 @@ class Probe:
             scoring, sampling, choosing, tokens = await _at_once(
                 self.scoring(), self.sampling(), self.choosing(), self.tokens()
             )
-            # By itself: a draw may depend on what else a server computes.
-            repeatable = await self.repeatable()
+            # By themselves: a draw may depend on what else a server computes, and what is asked
+            # last spoils it.
+            repeatable, labels = await self.repeatable(), await self.labels()
             found = list(
                 chain.from_iterable(
-                    [chat_findings, scoring, sampling, repeatable, choosing, tokens]
+                    [chat_findings, scoring, sampling, repeatable, choosing, tokens, labels]
                 )
             )
         return [*found, *(one for name, one in first.items() if name not in _ASKED_ANEW)]
@@ -311,6 +316,24 @@ class Probe:
             found += checks.template(rendered, dt.datetime.now(tz=dt.UTC).date())
         return found
 
+    async def labels(self) -> list[Finding]:
+        """Check requests for given ids, and their effect on other replies."""
+        if self._ids is None:
+            return [unknown("label_ids", "no token ids are known")]
+        load = await self._t.backend.load()
+        if self._t.kind in _MAY_MIX and (load is None or load.running or load.waiting):
+            # What is asked here spoils the replies that others wait for, where servers mix them up.
+            return [unknown("label_ids", "not asked: the server is busy with others' requests")]
+        # Tokens of the prompt's end: real ones, and unlikely to be said next.
+        ids = sorted(set(self._ids[-4:]))
+        exact = {"logprob_token_ids": ids, "return_tokens_as_token_ids": True, "top_logprobs": 0}
+        found = checks.label_ids(await self._ask(**exact), ids)
+        if found.value != "yes" or self._t.kind not in _MAY_MIX:
+            return [found]
+        alone = await self._together(_N_MIXED, {})
+        together = await self._together(_N_MIXED, exact)
+        return [found, checks.mixing(alone, together)]
+
     async def _all_seen(self, *, noise: bool) -> tuple[tuple[Seen, ...], float | None]:
         """Return the answers to several prompts, and their variation where it is measured.
 
@@ -332,6 +355,18 @@ class Probe:
         sampling = Sampling(max_tokens=record.TOKENS)
         drawn = await self.asks.draw(Ask().generate(self._t.model, prompt, sampling), 0)
         return Seen() if isinstance(drawn, Failure) else record.of_text(drawn)
+
+    async def _together(self, n: int, beside: dict[str, object]) -> list[HttpReply]:
+        """Ordinary replies, asked at once, each beside another request where one is given."""
+        ordinary: list[asyncio.Task[HttpReply]] = []
+        # It shows only where they share a step of the server.
+        self.asks.room = asyncio.Semaphore(2 * n)
+        async with asyncio.TaskGroup() as group:
+            for seed in range(n):
+                ordinary.append(group.create_task(self._ask(max_tokens=_MIXED_TOKENS, seed=seed)))
+                if beside:
+                    group.create_task(self._ask(max_tokens=_MIXED_TOKENS, **beside))
+        return [task.result() for task in ordinary]
 
 
 def _is_refusal(finding: Finding) -> bool:

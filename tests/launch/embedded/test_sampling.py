@@ -87,6 +87,15 @@ def test_temperature_never_enters_the_logprobs() -> None:
     assert listed[1] == pytest.approx(raw.topk(2).values.tolist(), abs=1e-6)
 
 
+def test_given_ids_are_read_in_their_order() -> None:
+    logits = torch.randn((2, 50), generator=torch.Generator().manual_seed(0))
+    rows = [Draw(temperature=0), Draw(temperature=0, ids=(9, 2, 30))]
+    listed = Sampler(rows, CPU).draw(logits, [0, 0])[1][2]
+    assert listed is not None
+    assert listed[0] == [9, 2, 30]
+    assert listed[1] == pytest.approx(logits[1].log_softmax(-1)[[9, 2, 30]].tolist(), abs=1e-6)
+
+
 def test_numbers_are_uniform_and_differ_by_step_and_key() -> None:
     keys, steps = np.meshgrid(np.arange(200, dtype=np.uint64), np.arange(200, dtype=np.uint64))
     numbers = uniforms(keys.ravel(), steps.ravel())

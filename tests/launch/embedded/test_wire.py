@@ -56,6 +56,24 @@ def test_the_prompt_begins_as_the_template_says(client: Client) -> None:
     assert reply["prompt_token_ids"] == with_bos
 
 
+def test_given_ids_are_read_exactly(client: Client, bos: Served) -> None:
+    reply = client.chat(
+        max_tokens=2,
+        temperature=0,
+        logprobs=True,
+        logprob_token_ids=[9, 300, 9],
+        return_token_ids=True,
+    )
+    ids, prompt = reply["choices"][0]["token_ids"], reply["prompt_token_ids"]
+    rows = forced(bos, prompt + ids)
+    for place, entry in enumerate(reply["choices"][0]["logprobs"]["content"]):
+        listed = {one["id"]: one["logprob"] for one in entry["top_logprobs"]}
+        assert list(listed) == list(dict.fromkeys([ids[place], 9, 300]))
+        row = rows[len(prompt) - 1 + place]
+        assert listed[9] == pytest.approx(float(row[9]), abs=1e-4)
+        assert listed[300] == pytest.approx(float(row[300]), abs=1e-4)
+
+
 def test_the_same_seed_gives_the_same_text_in_any_company(client: Client) -> None:
     def ask(seed: int, n_tokens: int = 20) -> Any:
         return client.chat(max_tokens=n_tokens, seed=seed, return_token_ids=True)["choices"][0][

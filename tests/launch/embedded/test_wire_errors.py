@@ -32,6 +32,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"top_p": 0}, "top_p", "(0, 1]"),
     ({"n": 2}, "n", "not supported"),
     ({"top_logprobs": 2}, "top_logprobs", "logprobs must be set"),
+    ({"logprobs": True, "logprob_token_ids": [320]}, "logprob_token_ids", "out of vocabulary"),
     ({"stop": ""}, "stop", "empty"),
     ({"messages": []}, "messages", "at least one"),
     ({"messages": [{"content": "x"}]}, "messages", "role"),
