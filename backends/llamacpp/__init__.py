@@ -68,6 +68,14 @@ class Config(ByIdsConfig):
             "it is small."
         ),
     )
+    cache_prompt: bool = Field(
+        True,  # noqa: FBT003 (a pydantic default)
+        description=(
+            "If true, the server reuses the cached prompt of a slot; if false, it recomputes "
+            "each prompt, so that numbers do not depend on earlier requests, at many times the "
+            "cost."
+        ),
+    )
     extra_body: Annotated[dict[str, Any], AfterValidator(_check)] = Field(
         default_factory=dict,
         description="Fields added to every generation, such as lora: [{id: 0, scale: 1.0}].",
@@ -120,7 +128,7 @@ class Llamacpp(ByIds):
             return refused
         server = await self._server()
         prompt = await self._contexts.prompt(ask.messages)
-        extra = {"cache_prompt": True, **self._dialect.others}
+        extra = {"cache_prompt": self._config.cache_prompt, **self._dialect.others}
         made = await self._ask(
             COMPLETION,
             lambda: wire.generate(prompt, ask, seed, extra),
@@ -243,8 +251,8 @@ class Llamacpp(ByIds):
             said = failures.clean(f"the server has no model {name!r}; it has {have}")
             raise Failed(Failure("not_found", said, permanent=True))
         eos = props.eos_token.encode("utf-8", "replace")
-        meta = model.meta or wire.Meta()
-        forcer = Forcer(self._ask, self._tokenizer, meta.n_vocab, eos)
+        meta, cache = model.meta or wire.Meta(), self._config.cache_prompt
+        forcer = Forcer(self._ask, self._tokenizer, meta.n_vocab, eos, cache=cache)
         return _Server(props, meta, forcer, asyncio.Semaphore(max(props.total_slots or 1, 1)))
 
 
@@ -350,15 +358,17 @@ class Forcer:
         tokenizer: The server's.
         n_vocab: Tokens there are.
         eos: The text of the token that ends an answer.
+        cache: Whether the server's prompt cache is used.
     """
 
     def __init__(
-        self, ask: AskServer, tokenizer: LlamacppTokenizer, n_vocab: int, eos: bytes
+        self, ask: AskServer, tokenizer: LlamacppTokenizer, n_vocab: int, eos: bytes, *, cache: bool
     ) -> None:
         self._ask = ask
         self._tokenizer = tokenizer
         self._n_vocab = n_vocab
         self._eos = eos
+        self._cache = cache
         self._has_grammar = True
 
     async def force(self, prompt: Ids, tokens: Ids, n_listed: int) -> Step:
@@ -377,10 +387,11 @@ class Forcer:
     async def _stretch(self, before: Ids, tokens: Ids, n_listed: int) -> list[Step]:
         """Several tokens by a grammar where the server can, else one by one."""
         if self._has_grammar and len(tokens) > 1:
+            cache = self._cache
             try:
                 together = await self._ask(
                     COMPLETION,
-                    lambda: wire.force_all(before, tokens, n_listed),
+                    lambda: wire.force_all(before, tokens, n_listed, cache=cache),
                     lambda body, secret: forced(body, len(before), tokens, secret),
                 )
             except Failed as failed:
@@ -398,12 +409,13 @@ class Forcer:
 
     async def step(self, before: Ids, token: int, n_listed: int) -> Step:
         """Return the log-probability of one token after others."""
+        cache = self._cache
         (piece,) = await self._tokenizer.spelled((token,))
         if wire.is_text(piece):
             try:
                 return await self._ask(
                     COMPLETION,
-                    lambda: wire.force_one(before, token, n_listed),
+                    lambda: wire.force_one(before, token, n_listed, cache=cache),
                     lambda body, secret: forced(body, len(before), (token,), secret),
                 )
             except Failed as failed:
@@ -424,10 +436,11 @@ class Forcer:
 
     async def look(self, before: Ids, n_listed: int) -> tuple[Reading, int]:
         """The most likely tokens after others, and how many prompt tokens were cached."""
+        cache = self._cache
         letter = await self._tokenizer.letter()
         # What is drawn must be told of, so it is a letter; the list is of what was likely.
         return await self._ask(
             COMPLETION,
-            lambda: wire.force_one(before, letter, n_listed),
+            lambda: wire.force_one(before, letter, n_listed, cache=cache),
             lambda body, secret: looked(body, len(before), letter, secret),
         )

@@ -164,15 +164,18 @@ def generate(ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, Any]) -
     return encode(body)
 
 
-def force_one(ids: Path, token: int, n_listed: int) -> bytes:
-    """Body of `/completion` that draws `token` after `ids`, by a bias."""
-    return _forced(ids, 1, n_listed, {"logit_bias": ((token, FORCE),)})
+def force_one(ids: Path, token: int, n_listed: int, *, cache: bool = True) -> bytes:
+    """Body of `/completion` that draws `token` after `ids`, by a bias.
+
+    `cache` says whether what the server has of the prompt is used.
+    """
+    return _forced(ids, 1, n_listed, {"logit_bias": ((token, FORCE),), "cache_prompt": cache})
 
 
-def force_all(ids: Path, tokens: Path, n_listed: int) -> bytes:
+def force_all(ids: Path, tokens: Path, n_listed: int, *, cache: bool = True) -> bytes:
     """Body of `/completion` that draws these tokens one after the other, by a grammar."""
     grammar = "root ::= " + " ".join(f"<[{token}]>" for token in tokens)
-    return _forced(ids, len(tokens), n_listed, {"grammar": grammar})
+    return _forced(ids, len(tokens), n_listed, {"grammar": grammar, "cache_prompt": cache})
 
 
 def _forced(ids: Path, n_tokens: int, n_listed: int, by: Mapping[str, Any]) -> bytes:
@@ -185,7 +188,6 @@ def _forced(ids: Path, n_tokens: int, n_listed: int, by: Mapping[str, Any]) -> b
         **_PLAIN,
         **_GREEDY,
         **by,
-        "cache_prompt": True,
     }
     return encode(body)
 

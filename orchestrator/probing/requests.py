@@ -1,6 +1,6 @@
 """Requests of a probe: chat completions, and the tokenise routes of each kind of server."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -77,27 +77,45 @@ class Tokenising(msgspec.Struct, frozen=True):
 
     Attributes:
         chat_path: Takes messages, gives ids or a rendered text.
-        text_path: Takes a rendered text, gives ids; empty where `chat_path` gives them.
-        back_path: Takes ids, gives their text; empty where `chat_path` gives it.
+        text_path: Takes a text, gives ids; empty for none.
+        text_field: Of the text in that request.
+        text_extra: More fields of that request.
+        back_path: Takes ids, gives their text; empty for none.
         back_field: Of the text in that reply.
         rendered_field: Of the rendered chat in the reply of `chat_path`; empty where there is none.
     """
 
     chat_path: str
     text_path: str = ""
+    text_field: str = "prompt"
+    text_extra: dict[str, Any] = {}
     back_path: str = ""
     back_field: str = "prompt"
     rendered_field: str = ""
 
 
-_VLLM: Final = Tokenising("/tokenize", back_path="/detokenize")
+_PLAIN: Final = {"add_special_tokens": False}
+_VLLM: Final = Tokenising("/tokenize", "/tokenize", text_extra=_PLAIN, back_path="/detokenize")
 TOKENISING: Final = {
     "vllm": _VLLM,
     "embedded": _VLLM,
     "fake": _VLLM,
     "openai": _VLLM,
-    "sglang": Tokenising("/v1/tokenize", back_path="/v1/detokenize", back_field="text"),
-    "llamacpp": Tokenising("/apply-template", text_path="/tokenize", rendered_field="prompt"),
+    "sglang": Tokenising(
+        "/v1/tokenize",
+        "/v1/tokenize",
+        text_extra=_PLAIN,
+        back_path="/v1/detokenize",
+        back_field="text",
+    ),
+    "llamacpp": Tokenising(
+        "/apply-template",
+        "/tokenize",
+        text_field="content",
+        back_path="/detokenize",
+        back_field="content",
+        rendered_field="prompt",
+    ),
     "tgi": Tokenising("/chat_tokenize", rendered_field="templated_text"),
 }
 """By kind; kinds that are not here have no tokeniser that can be asked."""

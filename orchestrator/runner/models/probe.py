@@ -287,7 +287,7 @@ class Probe:
         return abilities.tried_choice(ask, await self.asks.chosen(ask))
 
     async def tokens(self) -> list[Finding]:
-        """Check the template."""
+        """Check the template, and that texts come back from ids."""
         routes = requests.TOKENISING.get(self._t.kind)
         if routes is None:
             return [unknown("template", f"{self._t.kind} has no tokenise route")]
@@ -299,12 +299,10 @@ class Probe:
         reply = await self.asks.post(routes.chat_path, asked)
         rendered, self._ids = requests.text(reply, routes.rendered_field), requests.ids(reply)
         if rendered is not None and self._ids is None and routes.text_path:
-            with_special = {"content": rendered, "add_special": True, "parse_special": True}
+            with_special = {routes.text_field: rendered, "add_special": True, "parse_special": True}
             self._ids = requests.ids(await self.asks.post(routes.text_path, with_special))
-        if rendered is None and self._ids is not None and routes.back_path:
-            back = {"model": self._t.model, "tokens": self._ids, "skip_special_tokens": False}
-            reply = await self.asks.post(routes.back_path, back)
-            rendered = requests.text(reply, routes.back_field)
+        if rendered is None and self._ids is not None:
+            rendered = await self._back(routes, self._ids)
         found: list[Finding] = []
         if self._ids is not None:
             counted = chat(self._greedy)
@@ -314,7 +312,23 @@ class Probe:
             found = [unknown("template", f"{routes.chat_path}: {reply.status} {reply.words}")]
         if rendered is not None:
             found += checks.template(rendered, dt.datetime.now(tz=dt.UTC).date())
-        return found
+        return [*found, await self._round_trip(routes)]
+
+    async def _back(self, routes: requests.Tokenising, ids: tuple[int, ...]) -> str | None:
+        if not routes.back_path:
+            return None
+        asked = {"model": self._t.model, "tokens": ids, "skip_special_tokens": False}
+        return requests.text(await self.asks.post(routes.back_path, asked), routes.back_field)
+
+    async def _round_trip(self, routes: requests.Tokenising) -> Finding:
+        if not routes.text_path or not routes.back_path:
+            return unknown("round_trip", "the server does not turn ids into text")
+        asked = {"model": self._t.model, routes.text_field: checks.NASTY, **routes.text_extra}
+        ids = requests.ids(await self.asks.post(routes.text_path, asked))
+        back = None if ids is None else await self._back(routes, ids)
+        if back is None:
+            return unknown("round_trip", "the server does not turn ids into text")
+        return checks.round_trip(checks.NASTY, back)
 
     async def labels(self) -> list[Finding]:
         """Check requests for given ids, and their effect on other replies."""
