@@ -154,6 +154,20 @@ def test_labels_of_charts_do_not_collide(browser, request, which, width):
 
 
 @in_chromium
+@pytest.mark.parametrize("width", [900, 960, 1000, 1080, 1160])
+@pytest.mark.parametrize("which", ["thirty", "whole"])
+def test_no_ranking_runs_below_what_stands_beside_it(browser, request, which, width):
+    path = request.getfixturevalue(which)
+    with opened(browser, path, viewport={"width": width, "height": 844}) as (page, _):
+        over = page.evaluate(
+            """() => [...document.querySelectorAll(".forest")].map(
+              (one) => one.scrollWidth - one.parentElement.clientWidth)"""
+        )
+        assert over
+        assert max(over) <= 0
+
+
+@in_chromium
 @pytest.mark.parametrize("width", [1280, 390])
 @PAGES
 def test_numbers_of_a_column_stand_below_each_other(browser, request, which, width):
