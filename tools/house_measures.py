@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_028,
+    "private functions used once": 1_024,
     "functions with `Any` in the signature": 221,
-    "lines": 101_123,
+    "lines": 101_075,
     "files": 411,
-    "distinct names": 3_905,
+    "distinct names": 3_900,
     "value classes": 522,
     "fields of value classes": 2_495,
     "pairs of value classes that share 60 % of their fields": 16,
