@@ -13,7 +13,9 @@ import numpy as np
 from pydantic import Field
 
 from backends._openai_compatible import (
-    CONTROL_TIMEOUT_S,
+    CONTROL_TIMEOUT_S as CONTROL_TIMEOUT_S,
+)
+from backends._openai_compatible import (
     ChatConfig,
     Extra,
     HttpKind,
@@ -147,9 +149,7 @@ class Tgi(OpenaiCompatible):
 
     async def provenance(self) -> Provenance | Failure:
         """Version and commit."""
-        secret = self._endpoint.secret
-        reply = await self._transport.get("/info", CONTROL_TIMEOUT_S)
-        stated = self._read(reply, lambda body: wire.version(body, secret))
+        stated = await self._version("/info")
         return stated if isinstance(stated, Failure) else self._stated(*stated)
 
     # -- how it is done ----------------------------------------------------------------------------

@@ -76,15 +76,9 @@ class _Templated(msgspec.Struct, gc=False):
     error: Any = None
 
 
-class _Info(msgspec.Struct, gc=False):
-    version: str = ""
-    sha: str | None = None
-
-
 _generated: Final = Decoder(_Generated)
 _templated: Final = Decoder(_Templated)
 _tokens: Final = Decoder(list[_Token])
-_info: Final = Decoder(_Info)
 
 
 class Templated(msgspec.Struct, frozen=True):
@@ -219,14 +213,6 @@ def token_ids(body: bytes, secret: str) -> Ids | Failure:
         return error_in(body, secret)
     reply = _tokens(body, secret)
     return reply if isinstance(reply, Failure) else tuple(one.id for one in reply)
-
-
-def version(body: bytes, secret: str) -> tuple[str, str] | Failure:
-    """Version and commit in a reply of `/info`."""
-    reply = _info(body, secret)
-    return (
-        reply if isinstance(reply, Failure) else (text_of(reply.version), text_of(reply.sha or ""))
-    )
 
 
 def generation(
