@@ -42,8 +42,24 @@ votes = st.lists(
 ).map(lambda rows: np.array(rows).T)
 
 
+def cohen(*values, **options):
+    return cohen_kappa(*values, **options)
+
+
+def fleiss(*values, **options):
+    return fleiss_kappa(*values, **options)
+
+
+def rankings_compared(*values, **options):
+    return ranking_agreement(*values, **options)
+
+
 def resampling(n=500):
     return Resampling(n, np.random.default_rng(0))
+
+
+def alpha(*values, **options):
+    return krippendorff_alpha(*values, **options)
 
 
 def alone(ratings):
@@ -53,13 +69,13 @@ def alone(ratings):
 def test_cohens_kappa_of_a_two_by_two_table():
     one = np.repeat([1.0, 1.0, 0.0, 0.0], [20, 5, 10, 15])
     two = np.repeat([1.0, 0.0, 1.0, 0.0], [20, 5, 10, 15])
-    found = cohen_kappa(one, two, alone(one))
+    found = cohen(one, two, alone(one))
     assert found.value == pytest.approx(0.4)
     assert found.interval.contains(0.4)
 
 
 def test_fleiss_kappa_of_the_textbook_table():
-    assert fleiss_kappa(FLEISS_1971, np.arange(10)).value == pytest.approx(0.2099, abs=5e-5)
+    assert fleiss(FLEISS_1971, np.arange(10)).value == pytest.approx(0.2099, abs=5e-5)
 
 
 @given(votes)
@@ -67,9 +83,9 @@ def test_fleiss_kappa_of_the_textbook_table():
 def test_kappas_do_not_depend_on_the_codes_or_on_who_comes_first(pair):
     one, two = pair
     assume(np.unique(pair).size > 1)
-    found = cohen_kappa(one, two, alone(one))
-    assert cohen_kappa(two, one, alone(one)).value == pytest.approx(found.value)
-    assert cohen_kappa(5 - 2 * one, 5 - 2 * two, alone(one)).value == pytest.approx(found.value)
+    found = cohen(one, two, alone(one))
+    assert cohen(two, one, alone(one)).value == pytest.approx(found.value)
+    assert cohen(5 - 2 * one, 5 - 2 * two, alone(one)).value == pytest.approx(found.value)
 
 
 @given(votes)
@@ -77,7 +93,7 @@ def test_kappas_do_not_depend_on_the_codes_or_on_who_comes_first(pair):
 def test_fleiss_of_two_raters_is_scotts_pi(pair):
     one, two = pair
     assume(np.unique(pair).size > 1)
-    found = fleiss_kappa(rater_counts(pair.T, (-1.0, 0.0, 1.0)), alone(one))
+    found = fleiss(rater_counts(pair.T, (-1.0, 0.0, 1.0)), alone(one))
     shares = np.array([(pair == category).mean() for category in (-1.0, 0.0, 1.0)])
     observed, expected = (one == two).mean(), (shares**2).sum()
     assert found.value == pytest.approx((observed - expected) / (1 - expected))
@@ -85,12 +101,12 @@ def test_fleiss_of_two_raters_is_scotts_pi(pair):
 
 def test_items_with_one_rating_say_nothing():
     more = np.vstack((FLEISS_1971, [[1, 0, 0, 0, 0]]))
-    assert fleiss_kappa(more, np.arange(11)) == fleiss_kappa(FLEISS_1971, np.arange(10))
+    assert fleiss(more, np.arange(11)) == fleiss(FLEISS_1971, np.arange(10))
 
 
 def test_repeated_items_of_a_prompt_add_no_certainty():
-    once = fleiss_kappa(FLEISS_1971, np.arange(10))
-    often = fleiss_kappa(np.repeat(FLEISS_1971, 3, axis=0), np.repeat(np.arange(10), 3))
+    once = fleiss(FLEISS_1971, np.arange(10))
+    often = fleiss(np.repeat(FLEISS_1971, 3, axis=0), np.repeat(np.arange(10), 3))
     assert often.interval.low == pytest.approx(once.interval.low)
     assert often.n == 10
 
@@ -103,14 +119,14 @@ def test_repeated_items_of_a_prompt_add_no_certainty():
     ],
 )
 def test_kappa_is_undefined_with_a_reason(one, two, reason):
-    found = cohen_kappa(np.array(one, float), np.array(two, float), alone(one))
+    found = cohen(np.array(one, float), np.array(two, float), alone(one))
     assert math.isnan(found.value)
     assert reason in found.undefined
 
 
 def test_perfect_kappa_has_no_interval():
     ratings = np.array([0.0, 1.0] * 10)
-    found = cohen_kappa(ratings, ratings, alone(ratings))
+    found = cohen(ratings, ratings, alone(ratings))
     assert (found.value, found.interval) == (1.0, None)
     assert found.undefined
 
@@ -118,7 +134,7 @@ def test_perfect_kappa_has_no_interval():
 @pytest.mark.parametrize("counts", [np.ones(3), -np.ones((3, 2)), np.full((3, 2), np.nan)])
 def test_what_are_no_counts_is_refused(counts):
     with pytest.raises(StatisticsError):
-        fleiss_kappa(counts, np.arange(3))
+        fleiss(counts, np.arange(3))
 
 
 def test_unknown_category_is_refused():
@@ -138,7 +154,7 @@ def test_p_values_count_all_orderings(rows):
     one, two = np.array(rows, float).T
     assume(np.ptp(one) > 0)
     assume(np.ptp(two) > 0)
-    found = ranking_agreement(one, two, resampling())
+    found = rankings_compared(one, two, resampling())
     # Equal orderings are equally many of each.
     taus = [scipy.stats.kendalltau(one, other)[0] for other in set(permutations(two.tolist()))]
     expected = np.mean(np.abs(taus) >= abs(found.tau_b) - 1e-9)
@@ -150,17 +166,17 @@ def test_p_values_count_all_orderings(rows):
 def test_exact_p_value_is_scipys_without_ties():
     one, two = np.arange(7.0), np.array([0.0, 2.0, 1.0, 3.0, 5.0, 4.0, 6.0])
     expected = scipy.stats.kendalltau(one, two, method="exact").pvalue
-    assert ranking_agreement(one, two, resampling()).tau_p == pytest.approx(expected)
+    assert rankings_compared(one, two, resampling()).tau_p == pytest.approx(expected)
 
 
 def test_four_models_can_not_be_significant():
-    found = ranking_agreement(np.arange(4.0), np.arange(4.0), resampling())
+    found = rankings_compared(np.arange(4.0), np.arange(4.0), resampling())
     assert found.tau_p == pytest.approx(2 / 24)
 
 
 def test_many_models_draw_orderings():
     one = np.arange(12.0)
-    found = ranking_agreement(one, one + np.tile([0.0, 3.0], 6), resampling(20_000))
+    found = rankings_compared(one, one + np.tile([0.0, 3.0], 6), resampling(20_000))
     expected = scipy.stats.kendalltau(one, one + np.tile([0.0, 3.0], 6)).pvalue
     assert found.tau_p == pytest.approx(expected, abs=1e-3)
 
@@ -169,7 +185,7 @@ def test_many_models_draw_orderings():
     ("one", "two", "reason"), [([1, 1, 1], [1, 2, 3], "tied"), ([1, np.nan], [1, 2], "fewer")]
 )
 def test_orderings_that_are_none_have_no_agreement(one, two, reason):
-    found = ranking_agreement(np.array(one, float), np.array(two, float), resampling())
+    found = rankings_compared(np.array(one, float), np.array(two, float), resampling())
     assert found.tau_b is found.spearman is None
     assert reason in found.undefined
 
@@ -196,7 +212,7 @@ ratings = st.integers(2, 4).flatmap(
 
 
 def test_alpha_of_the_published_example():
-    found = krippendorff_alpha(KRIPPENDORFF_2011, np.arange(12))
+    found = alpha(KRIPPENDORFF_2011, np.arange(12))
     assert found.value == pytest.approx(0.815, abs=5e-4)
     # One unit has a single rating, which says nothing.
     assert found.n == 11
@@ -206,7 +222,7 @@ def test_alpha_of_the_published_example():
 @given(ratings)
 @settings(max_examples=60, deadline=None)
 def test_alpha_is_that_of_another_program(given_ratings):
-    found = krippendorff_alpha(given_ratings, alone(given_ratings))
+    found = alpha(given_ratings, alone(given_ratings))
     kept = given_ratings[(~np.isnan(given_ratings)).sum(axis=1) >= 2]
     if np.unique(kept[~np.isnan(kept)]).size < 2:
         assert math.isnan(found.value)
@@ -219,8 +235,8 @@ def test_alpha_is_that_of_another_program(given_ratings):
 @settings(max_examples=30, deadline=None)
 def test_alpha_does_not_depend_on_who_comes_first(given_ratings, random):
     order = random.sample(range(given_ratings.shape[1]), given_ratings.shape[1])
-    found = krippendorff_alpha(given_ratings, alone(given_ratings))
-    other = krippendorff_alpha(given_ratings[:, order], alone(given_ratings))
+    found = alpha(given_ratings, alone(given_ratings))
+    other = alpha(given_ratings[:, order], alone(given_ratings))
     assert other.value == pytest.approx(found.value, nan_ok=True)
 
 
@@ -228,15 +244,15 @@ def test_alpha_does_not_depend_on_who_comes_first(given_ratings, random):
 @settings(max_examples=30, deadline=None)
 def test_alpha_sees_ranks_and_no_more(given_ratings):
     def value(changed):
-        return krippendorff_alpha(changed, alone(changed)).value
+        return alpha(changed, alone(changed)).value
 
     assert value(np.exp(given_ratings)) == pytest.approx(value(given_ratings), nan_ok=True)
 
 
 def test_alpha_of_repeated_items_of_a_prompt_has_no_more_certainty():
     many = np.tile(KRIPPENDORFF_2011, (50, 1))
-    once = krippendorff_alpha(many, np.arange(600))
-    often = krippendorff_alpha(np.repeat(many, 3, axis=0), np.repeat(np.arange(600), 3))
+    once = alpha(many, np.arange(600))
+    often = alpha(np.repeat(many, 3, axis=0), np.repeat(np.arange(600), 3))
     assert often.n == once.n
     # The correction for few ratings, n - 1, is all that differs.
     assert often.interval.low == pytest.approx(once.interval.low, abs=1e-3)
@@ -251,14 +267,14 @@ def test_alpha_of_repeated_items_of_a_prompt_has_no_more_certainty():
     ],
 )
 def test_alpha_is_undefined_with_a_reason(rows, reason):
-    found = krippendorff_alpha(np.array(rows, float), np.arange(len(rows)))
+    found = alpha(np.array(rows, float), np.arange(len(rows)))
     assert math.isnan(found.value)
     assert found.interval is None
     assert reason in (found.undefined or "")
 
 
 def test_perfect_alpha_has_no_interval():
-    found = krippendorff_alpha(np.array([[0.0, 0.0], [1.0, 1.0]] * 10), np.arange(20))
+    found = alpha(np.array([[0.0, 0.0], [1.0, 1.0]] * 10), np.arange(20))
     assert found.value == pytest.approx(1.0)
     assert found.interval is None
     assert found.undefined
@@ -270,4 +286,4 @@ def test_perfect_alpha_has_no_interval():
 )
 def test_what_are_no_ratings_is_refused(table, prompts):
     with pytest.raises(StatisticsError):
-        krippendorff_alpha(table, np.arange(prompts))
+        alpha(table, np.arange(prompts))

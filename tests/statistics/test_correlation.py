@@ -30,6 +30,22 @@ small = st.integers(-4, 4).map(float)
 columns = st.lists(st.tuples(small, small), min_size=4, max_size=25).map(np.array)
 
 
+def correlated(*values, **options):
+    return correlate(*values, **options)
+
+
+def partial(*values, **options):
+    return partial_correlation(*values, **options)
+
+
+def within_categories(*values, **options):
+    return correlate_within(*values, **options)
+
+
+def associated(*values, **options):
+    return association(*values, **options)
+
+
 def varied(points):
     assume(all(np.ptp(column) > 0 for column in points.T))
     return points.T
@@ -49,7 +65,7 @@ def rng():
 @settings(max_examples=40)
 def test_values_are_those_of_scipy(kind, points):
     x, y = varied(points)
-    assert association(x, y, kind) == pytest.approx(
+    assert associated(x, y, kind) == pytest.approx(
         getattr(scipy.stats, SCIPY[kind])(x, y)[0], abs=1e-12
     )
 
@@ -85,7 +101,7 @@ def test_without_a_cluster_is_the_value_of_the_others(kind, points, n_clusters):
     x, y = varied(points)
     clusters = clusters_for(x.size, n_clusters)
     kept = [clusters != cluster for cluster in range(int(clusters.max()) + 1)]
-    expected = [association(x[keep], y[keep], kind) for keep in kept]
+    expected = [associated(x[keep], y[keep], kind) for keep in kept]
     np.testing.assert_allclose(leave_one_out(x, y, clusters, kind), expected, atol=1e-9)
 
 
@@ -106,7 +122,7 @@ def test_spearman_of_many_clusters_uses_its_influence(rng, monkeypatch):
 def test_a_turned_score_turns_the_sign_and_the_interval(kind, points):
     x, y = varied(points)
     prompts = np.arange(x.size)
-    plain, turned = (correlate(s, y, prompts, kind=kind) for s in (x, -x))
+    plain, turned = (correlated(s, y, prompts, kind=kind) for s in (x, -x))
     assert turned.value == pytest.approx(-plain.value, abs=1e-12)
     assert (turned.interval is None) == (plain.interval is None)
     if plain.interval is not None:
@@ -121,8 +137,8 @@ def test_order_of_points_and_names_of_prompts_do_not_matter(kind, points, random
     prompts = clusters_for(x.size, 5)
     order = list(range(x.size))
     random.shuffle(order)
-    plain = correlate(x, y, prompts, kind=kind)
-    mixed = correlate(x[order], y[order], 7 - 3 * prompts[order], kind=kind)
+    plain = correlated(x, y, prompts, kind=kind)
+    mixed = correlated(x[order], y[order], 7 - 3 * prompts[order], kind=kind)
     assert mixed.value == pytest.approx(plain.value, abs=1e-12)
     assert (mixed.interval is None) == (plain.interval is None)
     if plain.interval is not None:
@@ -133,14 +149,14 @@ def test_order_of_points_and_names_of_prompts_do_not_matter(kind, points, random
 def test_rank_correlations_ignore_monotone_transformations(kind, rng):
     x = rng.normal(size=40)
     y = x + rng.normal(size=40)
-    plain = correlate(x, y, np.arange(40), kind=kind)
-    assert correlate(np.exp(x), y**3, np.arange(40), kind=kind) == plain
+    plain = correlated(x, y, np.arange(40), kind=kind)
+    assert correlated(np.exp(x), y**3, np.arange(40), kind=kind) == plain
 
 
 def test_interval_is_near_fishers_for_independent_normal_points(rng):
     x = rng.normal(size=2000)
     y = 0.6 * x + 0.8 * rng.normal(size=2000)
-    found = correlate(x, y, np.arange(2000), kind="pearson")
+    found = correlated(x, y, np.arange(2000), kind="pearson")
     reach = 1.96 / math.sqrt(1997)
     assert found.interval.low == pytest.approx(math.tanh(math.atanh(found.value) - reach), abs=5e-3)
     assert found.interval.high == pytest.approx(
@@ -151,8 +167,8 @@ def test_interval_is_near_fishers_for_independent_normal_points(rng):
 def test_repeated_points_of_a_prompt_add_no_certainty(rng):
     x = rng.normal(size=50)
     y = x + rng.normal(size=50)
-    once = correlate(x, y, np.arange(50), kind="pearson")
-    tripled = correlate(*(np.repeat(v, 3) for v in (x, y, np.arange(50))), kind="pearson")
+    once = correlated(x, y, np.arange(50), kind="pearson")
+    tripled = correlated(*(np.repeat(v, 3) for v in (x, y, np.arange(50))), kind="pearson")
     assert tripled.interval.low == pytest.approx(once.interval.low, abs=1e-9)
     assert (tripled.n, tripled.n_points) == (50, 150)
 
@@ -161,8 +177,8 @@ def test_missing_points_are_left_out(rng):
     x, y = rng.normal(size=(2, 30))
     gappy = x.copy()
     gappy[[3, 4]] = np.nan
-    found = correlate(gappy, y, np.arange(30))
-    expected = correlate(*(np.delete(v, [3, 4]) for v in (x, y, np.arange(30))))
+    found = correlated(gappy, y, np.arange(30))
+    expected = correlated(*(np.delete(v, [3, 4]) for v in (x, y, np.arange(30))))
     assert (found.value, found.interval) == (expected.value, expected.interval)
 
 
@@ -178,7 +194,7 @@ def test_missing_points_are_left_out(rng):
 )
 def test_what_is_undefined_has_a_reason(score, gold, kind, reason):
     score, gold = np.array(score, float), np.array(gold, float)
-    found = correlate(score, gold, np.arange(score.size), kind=kind)
+    found = correlated(score, gold, np.arange(score.size), kind=kind)
     assert math.isnan(found.value)
     assert found.interval is None
     assert reason in found.undefined
@@ -186,7 +202,7 @@ def test_what_is_undefined_has_a_reason(score, gold, kind, reason):
 
 def test_infinite_scores_have_ranks():
     score = np.array([-math.inf, 0.0, 1.0, 3.0, 2.0])
-    assert correlate(score, np.arange(5.0), np.arange(5)).value == pytest.approx(0.9)
+    assert correlated(score, np.arange(5.0), np.arange(5)).value == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +211,7 @@ def test_infinite_scores_have_ranks():
 )
 def test_a_value_without_interval_says_why(prompts, reason):
     x = np.arange(6.0)
-    found = correlate(x, x, np.array(prompts), kind="pearson")
+    found = correlated(x, x, np.array(prompts), kind="pearson")
     assert found.value == pytest.approx(1.0)
     assert found.interval is None
     assert any(word in found.undefined for word in reason.split("|"))
@@ -203,7 +219,7 @@ def test_a_value_without_interval_says_why(prompts, reason):
 
 def test_shapes_must_fit():
     with pytest.raises(StatisticsError):
-        correlate(np.zeros(3), np.zeros(4), np.arange(3))
+        correlated(np.zeros(3), np.zeros(4), np.arange(3))
 
 
 def residuals(values, given):
@@ -215,9 +231,9 @@ def residuals(values, given):
 def test_partial_correlation_is_that_of_residuals(kind, rng):
     length = rng.normal(size=60)
     score, gold = length + rng.normal(size=60), length + rng.normal(size=60)
-    found = partial_correlation(score, gold, length, np.arange(60), kind=kind)
+    found = partial(score, gold, length, np.arange(60), kind=kind)
     rank = midranks if kind == "spearman" else np.asarray
-    expected = association(*(residuals(rank(v), rank(length)) for v in (score, gold)), "pearson")
+    expected = associated(*(residuals(rank(v), rank(length)) for v in (score, gold)), "pearson")
     assert found.value == pytest.approx(expected, abs=1e-12)
     assert found.interval.contains(found.value)
 
@@ -225,13 +241,13 @@ def test_partial_correlation_is_that_of_residuals(kind, rng):
 def test_what_only_length_explains_vanishes_given_length(rng):
     length = rng.normal(size=4000)
     score, gold = length + rng.normal(size=4000), length + rng.normal(size=4000)
-    assert correlate(score, gold, np.arange(4000)).value > 0.4
-    assert partial_correlation(score, gold, length, np.arange(4000)).interval.contains(0.0)
+    assert correlated(score, gold, np.arange(4000)).value > 0.4
+    assert partial(score, gold, length, np.arange(4000)).interval.contains(0.0)
 
 
 def test_a_covariate_that_is_the_score_leaves_nothing(rng):
     score, gold = rng.normal(size=(2, 30))
-    found = partial_correlation(score, gold, 2 * score, np.arange(30), kind="pearson")
+    found = partial(score, gold, 2 * score, np.arange(30), kind="pearson")
     assert math.isnan(found.value)
     assert "determines" in found.undefined
 
@@ -240,8 +256,8 @@ def test_within_categories_easy_and_hard_add_nothing(rng):
     shift = np.repeat([0.0, 10.0], 200)
     score, gold = shift + rng.normal(size=400), shift + rng.normal(size=400)
     names = ["easy"] * 200 + ["hard"] * 200
-    assert correlate(score, gold, np.arange(400)).value > 0.7
-    categories, mean = correlate_within(score, gold, np.arange(400), names)
+    assert correlated(score, gold, np.arange(400)).value > 0.7
+    categories, mean = within_categories(score, gold, np.arange(400), names)
     assert mean.interval.contains(0.0)
     assert list(categories) == ["easy", "hard"]
     values = [found.value for found in categories.values()]
@@ -252,7 +268,7 @@ def test_within_categories_easy_and_hard_add_nothing(rng):
 def test_a_category_without_value_is_said_and_not_averaged(rng):
     score, gold = rng.normal(size=(2, 40))
     gold[20:] = 1.0
-    categories, mean = correlate_within(score, gold, np.arange(40), ["a"] * 20 + ["b"] * 20)
+    categories, mean = within_categories(score, gold, np.arange(40), ["a"] * 20 + ["b"] * 20)
     assert mean.value == categories["a"].value
     assert mean.interval.low == pytest.approx(categories["a"].interval.low)
     assert mean.undefined == "undefined in b"
@@ -261,7 +277,7 @@ def test_a_category_without_value_is_said_and_not_averaged(rng):
 def test_prompts_with_points_in_two_categories_are_one_prompt(rng):
     x = rng.normal(size=40)
     y = x + rng.normal(size=40)
-    categories, mean = correlate_within(
+    categories, mean = within_categories(
         np.tile(x, 2), np.tile(y, 2), np.tile(np.arange(40), 2), ["a"] * 40 + ["b"] * 40
     )
     alone = next(iter(categories.values()))
@@ -274,7 +290,7 @@ def test_a_hundred_thousand_points_take_seconds(kind, rng):
     x = rng.normal(size=100_000)
     y = np.round(x + rng.normal(size=100_000), 1)
     begin = time.perf_counter()
-    found = correlate(x, y, np.arange(100_000) // 5, kind=kind)
+    found = correlated(x, y, np.arange(100_000) // 5, kind=kind)
     assert time.perf_counter() - begin < 10.0
     assert found.interval.high - found.interval.low < 0.02
 

@@ -16,6 +16,10 @@ from orchestrator.statistics.length import (
 from orchestrator.statistics.resampling import Resampling
 
 
+def controlled(*values, **options):
+    return length_controlled_win_rate(*values, **options)
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(2)
@@ -61,7 +65,7 @@ def test_what_is_no_preference_is_refused(preference):
 
 def test_planted_coefficients_are_found(rng):
     preferences, gap, hard = judged(rng, 800, 0.4, -1.2, 0.5)
-    found = length_controlled_win_rate(preferences, gap, hard)
+    found = controlled(preferences, gap, hard)
     assert (found.model, found.length, found.difficulty) == pytest.approx(
         (0.4, -1.2, 0.5), abs=0.02
     )
@@ -73,20 +77,20 @@ def test_planted_coefficients_are_found(rng):
 def test_a_model_that_is_only_longer_is_brought_back(rng):
     preferences, gap, hard = judged(rng, 800, 0.0, -2.0, 0.3)
     assert head_to_head(preferences).win_rate > 60
-    assert length_controlled_win_rate(preferences, gap, hard).win_rate == pytest.approx(50, abs=1)
+    assert controlled(preferences, gap, hard).win_rate == pytest.approx(50, abs=1)
 
 
 def test_gamed_rows_hold_the_length_effect(rng):
     preferences, gap, hard = judged(rng, 300, 0.2, 0.0, 0.3)
     lengths = rng.normal(size=600)
     gamed = np.stack((lengths, rng.normal(size=600), sigmoid(-2 * np.tanh(lengths))))
-    held = length_controlled_win_rate(preferences, gap, hard, gamed=gamed)
-    assert held.length < length_controlled_win_rate(preferences, gap, hard).length - 0.05
+    held = controlled(preferences, gap, hard, gamed=gamed)
+    assert held.length < controlled(preferences, gap, hard).length - 0.05
 
 
 def test_without_difficulties_the_term_is_out(rng):
     preferences, gap, _ = judged(rng, 200, 0.3, -0.5, 0.0)
-    found = length_controlled_win_rate(preferences, gap)
+    found = controlled(preferences, gap)
     assert found.difficulty == 0.0
     assert found.standard_error == pytest.approx(0.0, abs=1e-9)
 
@@ -94,7 +98,7 @@ def test_without_difficulties_the_term_is_out(rng):
 def test_interval_comes_from_resampled_prompts(rng):
     p, gap, hard = judged(rng, 150, 0.3, -0.5, 0.4)
     preferences = 1.0 + (rng.random(150) < p - 1)
-    found = length_controlled_win_rate(preferences, gap, hard, resampling=Resampling(60, rng))
+    found = controlled(preferences, gap, hard, resampling=Resampling(60, rng))
     assert found.interval.contains(found.win_rate)
     assert 8 < found.interval.high - found.interval.low < 30
 
@@ -102,12 +106,12 @@ def test_interval_comes_from_resampled_prompts(rng):
 def test_missing_preferences_are_left_out(rng):
     preferences, gap, hard = judged(rng, 60, 0.3, -0.5, 0.4)
     preferences[:10] = np.nan
-    assert length_controlled_win_rate(preferences, gap, hard).n == 50
+    assert controlled(preferences, gap, hard).n == 50
 
 
 def test_too_few_judgments_are_refused():
     with pytest.raises(StatisticsError):
-        length_controlled_win_rate(np.array([1.0, 2.0]), np.array([0.1, 0.2]))
+        controlled(np.array([1.0, 2.0]), np.array([0.1, 0.2]))
 
 
 def test_lengths_that_do_not_vary_are_refused():
@@ -129,9 +133,7 @@ def test_the_fit_with_its_interval_takes_a_second_not_half_a_minute(rng):
     lengths = rng.normal(size=1610)
     gamed = np.stack((lengths, np.tile(hard, 2), sigmoid(-2 * np.tanh(lengths))))
     begun = time.process_time()
-    length_controlled_win_rate(
-        np.round(preferences), gap, hard, gamed=gamed, resampling=Resampling(300, rng)
-    )
+    controlled(np.round(preferences), gap, hard, gamed=gamed, resampling=Resampling(300, rng))
     assert time.process_time() - begun < 5.0
 
 
@@ -140,9 +142,7 @@ def test_rows_of_one_prompt_are_resampled_together(rng):
     preferences = 1.0 + (rng.random(100) < p - 1)
     three = [np.repeat(column, 3) for column in (preferences, gap, hard)]
     alone, together = (
-        length_controlled_win_rate(
-            *three, prompts=prompts, resampling=Resampling(200, np.random.default_rng(0))
-        )
+        controlled(*three, prompts=prompts, resampling=Resampling(200, np.random.default_rng(0)))
         for prompts in (None, np.repeat(np.arange(100), 3))
     )
     assert alone.win_rate == together.win_rate
