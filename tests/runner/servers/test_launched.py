@@ -40,9 +40,6 @@ class Process:
     def exit_code(self):
         return self.code
 
-    def log_tail(self, n_lines=20):
-        return "the last line"
-
     def first_error(self):
         return self.error
 
