@@ -12,6 +12,7 @@ from orchestrator import contracts, plugins
 from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.columns import RowRoles
 from orchestrator.contracts.method import Method, MethodSettings, frame_of, roles_of
+from orchestrator.disk import columnar
 from orchestrator.frames import (
     CATEGORIES,
     FrameFiles,
@@ -203,6 +204,7 @@ class Context(msgspec.Struct, frozen=True):
         names = names_of(self.frames, source.frame)
         if not names:
             return pl.DataFrame()
+        columnar.give_back()
         wanted: Iterable[str] = names
         if columns is not None and needed is not None:
             wanted = dict.fromkeys(("method", *columns, *needed))
@@ -210,11 +212,15 @@ class Context(msgspec.Struct, frozen=True):
             query = lazy_of(self.frames, source.frame)
             query = query.select(*(one for one in wanted if one in names), **made)
             rows = query.with_columns(*changed).collect(engine="streaming")
+            # In one piece, a column at a time: of many, each filter would make one of all columns.
+            rows = pl.DataFrame([rows.drop_in_place(name).rechunk() for name in rows.columns])
         else:
             rows = columns_of(self.frames, source.frame, tuple(wanted))
         mine = (rows["method"] == source.name).fill_null(value=False)
         # A filter that keeps all would copy all.
         rows = rows if mine.all() else rows.filter(mine)
+        if changed and columns is not None and "method" not in columns:
+            rows = rows.drop("method")
         return source.method.derive(rows).with_columns(*changed) if derives else rows
 
     def _derived(
@@ -238,5 +244,6 @@ class Context(msgspec.Struct, frozen=True):
             source: The method.
             columns: Those that are read.
         """
+        columnar.give_back()
         for part in slices_of(self.frames, source.frame, ("method", *columns), ROWS_AT_ONCE):
             yield self.clusters.of(part.filter(pl.col("method") == source.name))

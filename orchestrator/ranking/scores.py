@@ -22,6 +22,7 @@ from orchestrator.ranking.cells import (
     comparisons,
     mean_of,
     numbers_of,
+    packed,
     plain_mean,
     share_of,
     without_n,
@@ -111,24 +112,6 @@ class Score(msgspec.Struct, frozen=True):
         )
         named = known.select("item", *OVER, "category", "turn", "model")[groups["place"]]
         return named.with_columns(groups["value"])
-
-
-def packed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
-    """Return a whole number for each row, another one where any of the keys differs."""
-    code = np.zeros(len(rows), np.uint64)
-    for key in keys:
-        column = rows[key]
-        if column.dtype == pl.String:
-            column = column.cast(pl.Categorical)
-        if isinstance(column.dtype, pl.Categorical | pl.Enum):
-            column = column.to_physical()
-        if column.has_nulls():
-            # From 1 on; 0 where the row has none.
-            column = column.rank("dense").fill_null(0)
-        own = codes(column).astype(np.uint64)
-        code *= own.max(initial=0) + np.uint64(1)
-        code += own
-    return pl.Series(code).shrink_dtype()
 
 
 def collect(context: Context, wanted: Sequence[ScoreRef]) -> list[Score]:

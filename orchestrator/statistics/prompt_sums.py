@@ -5,16 +5,15 @@ repeats, stand or fall together.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.records import Floats, Ints
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.means import Shares, clustered_shares
 
 _DENSE_CELLS: Final = 2**21
@@ -38,16 +37,10 @@ class Pairs:
     second: Ints
     n_models: int
 
-    def sums(self, preference: Floats) -> "PromptSums":
-        """Preferences for the first in [0, 1], shape (n,), summed by prompt and pair of models."""
+    def cells(self) -> "Cells":
+        """Return the cells that the comparisons are in: of several sums they are found once."""
         n_prompts = int(self.prompts.max()) + 1 if self.prompts.size else 0
-        return sum_by_prompt(
-            self.prompts,
-            self.first,
-            self.second,
-            np.clip(preference, 0.0, 1.0),
-            shape=(n_prompts, self.n_models),
-        )
+        return cells_of(self.prompts, self.first, self.second, shape=(n_prompts, self.n_models))
 
 
 @dataclass(frozen=True)
@@ -99,11 +92,14 @@ class PromptSums:
 
     def by_model(self, of_first: Floats, of_second: Floats) -> Floats:
         """Values of cells for each side, (C,) both, added up by model: shape (n_prompts, M)."""
-        size = self.n_prompts * self.n_models
-        begin = self.prompt * self.n_models
-        result = np.bincount(begin + self.first[self.pair], of_first, minlength=size)
-        result += np.bincount(begin + self.second[self.pair], of_second, minlength=size)
-        return result.reshape(self.n_prompts, self.n_models).astype(np.float64)
+        shape = (self.n_prompts, self.n_models)
+        result = np.zeros(shape[0] * shape[1])
+        for ends, values in ((self.first, of_first), (self.second, of_second)):
+            at = self.prompt.astype(np.int64)
+            at *= self.n_models
+            at += ends.astype(np.int32)[self.pair]
+            result += np.bincount(at, values, minlength=len(result))
+        return result.reshape(shape)
 
     def dense(self) -> tuple[Floats, Floats]:
         """Wins and counts with a column for each pair: (n_prompts, P), 0 where there is no cell."""
@@ -132,6 +128,38 @@ class PromptSums:
         return wins, counts
 
 
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The cells of a table of prompts and pairs that n judgments are in.
+
+    Attributes:
+        of_judgment: Shape (n,), in [0, C).
+        is_swapped: Shape (n,), where the first model of a judgment is the second of its pair; None
+            where that is so of none.
+        empty: The sums without wins.
+    """
+
+    of_judgment: Ints
+    is_swapped: Bools | None
+    empty: PromptSums
+
+    def sums(self, preference: Floats) -> PromptSums:
+        """Sum P(first beats second), shape (n,) in [0, 1], a tie as 0.5.
+
+        Raises:
+            StatisticsError: If a preference is outside [0, 1] or nan.
+        """
+        if preference.size and not (preference.min() >= 0.0 and preference.max() <= 1.0):
+            raise StatisticsError(
+                "preferences must be in [0, 1]; drop failed judgments instead of filling them in"
+            )
+        if self.is_swapped is not None:
+            preference = np.where(self.is_swapped, 1.0 - preference, preference)
+        n_cells = len(self.empty.prompt)
+        wins = np.bincount(self.of_judgment, preference, minlength=n_cells)
+        return replace(self.empty, wins=wins.astype(np.float64, copy=False))
+
+
 def sum_by_prompt(
     prompts: Ints, first: Ints, second: Ints, preference: Floats, *, shape: tuple[int, int]
 ) -> PromptSums:
@@ -143,50 +171,55 @@ def sum_by_prompt(
     Raises:
         StatisticsError: If a preference is outside [0, 1] or nan, or a model meets itself.
     """
-    if not np.all((preference >= 0.0) & (preference <= 1.0)):
-        raise StatisticsError(
-            "preferences must be in [0, 1]; drop failed judgments instead of filling them in"
-        )
+    return cells_of(prompts, first, second, shape=shape).sums(preference)
+
+
+def cells_of(prompts: Ints, first: Ints, second: Ints, *, shape: tuple[int, int]) -> Cells:
+    """Find the cells of judgments, by their prompts and models as `sum_by_prompt` takes them.
+
+    Raises:
+        StatisticsError: If a model meets itself.
+    """
     if np.any(first == second):
         raise StatisticsError("a model was compared with itself")
     n_prompts, n_models = shape
-    swap = first > second
-    code = np.where(swap, second, first) * n_models
-    code += np.where(swap, first, second)
+    code = np.minimum(first, second).astype(np.int32)
+    code *= n_models
+    code += np.maximum(first, second)
     # The pairs of models that met, and which of them each judgment is of.
     pairs = np.flatnonzero(np.bincount(code, minlength=n_models * n_models))
     column = np.zeros(n_models * n_models, dtype=np.int32)
     column[pairs] = np.arange(len(pairs))
-    pair = column[code]
-    wins = np.where(swap, 1.0 - preference, preference)
-    return PromptSums(
-        pairs // n_models,
-        pairs % n_models,
-        *_cells(prompts, pair, wins, (n_prompts, len(pairs))),
+    n_cells = n_prompts * len(pairs)
+    kind: type[np.signedinteger[Any]] = np.int32 if n_cells < 2**31 else np.int64
+    # In place, for the judgments of a large run are most of what an analysis holds.
+    at: Ints = prompts.astype(kind)
+    at *= len(pairs)
+    at += column[code]
+    del code
+    if n_cells <= _MOSTLY_FULL * len(at):
+        counts = np.bincount(at, minlength=n_cells)
+        cells: Ints = np.flatnonzero(counts).astype(kind)
+        if len(cells) < n_cells:
+            counts = counts[cells]
+            number = np.zeros(n_cells, kind)
+            number[cells] = np.arange(len(cells), dtype=kind)
+            at = number[at]
+    else:
+        cells, place, counts = np.unique(at, return_inverse=True, return_counts=True)
+        at = place.reshape(-1)
+    prompt, pair = np.divmod(cells, max(len(pairs), 1))
+    is_swapped = first > second
+    empty = PromptSums(
+        *np.divmod(pairs, n_models),
+        prompt,
+        pair,
+        np.zeros(0),
+        counts.astype(np.float64),
         n_prompts=n_prompts,
         n_models=n_models,
     )
-
-
-def _cells(
-    prompts: Ints, pair: NDArray[np.int32], wins: Floats, table: tuple[int, int]
-) -> tuple[Ints, Ints, Floats, Floats]:
-    """Prompt, pair, wins and counts of each cell of a table that has judgments, row by row."""
-    n_cells = table[0] * table[1]
-    if n_cells <= _MOSTLY_FULL * len(wins):
-        # In place, for the judgments of a large run are most of what an analysis holds.
-        at = prompts * table[1]
-        at += pair
-        counts = np.bincount(at, minlength=n_cells)
-        cells: Ints = np.flatnonzero(counts)
-        won: Floats = np.bincount(at, wins, minlength=n_cells)[cells].astype(np.float64)
-        row, column = np.divmod(cells, table[1])
-        return row, column, won, counts[cells].astype(np.float64)
-    # Going from coordinates to rows adds up what is in the same cell; zeros stay cells.
-    summed = scipy.sparse.coo_array((wins, (prompts, pair)), shape=table).tocsr()
-    counted = scipy.sparse.coo_array((np.ones(len(wins)), (prompts, pair)), shape=table).tocsr()
-    rows = np.repeat(np.arange(table[0]), np.diff(counted.indptr))
-    return rows, counted.indices.astype(np.int64), summed.data, counted.data
+    return Cells(at, is_swapped if is_swapped.any() else None, empty)
 
 
 def win_rates(sums: PromptSums, confidence_level: float) -> Shares:

@@ -19,6 +19,7 @@ from orchestrator.ranking.cells import (
     mean_of,
     numbered,
     order_words,
+    packed,
     plain_mean,
     without_n,
 )
@@ -29,7 +30,6 @@ from orchestrator.ranking.preferences import (
     mass,
     rates_table,
 )  # fmt: skip
-from orchestrator.ranking.scores import packed
 from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.means import levelled
@@ -66,7 +66,7 @@ class RubricSummary(Summary[Config]):
     """Scores by the rubric and by each criterion, and what the criteria add to one another."""
 
     reads_alone = True
-    reads = ("coverage", "status")
+    reads = ("status",)
 
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate scores, criteria, correlations and weights; then win rates and ratings."""
