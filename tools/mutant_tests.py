@@ -4,8 +4,9 @@
 
 Collects the tests of this folder once; they write to `SCRATCH`. Each line of standard input is a
 question in JSON: `path`, `line`, `source`, `changed` (a file, and its text without and with a
-change of that line), `tests`, `limit_s`. A fork of this process changes the function and runs the
-tests up to the first that fails. It answers with a line of JSON, `[verdict, test]`.
+change of that line), `tests`, `limit_s`, `hung_s`. A fork of this process changes the function and
+runs the tests up to the first that fails, or that ends after `limit_s` of processor time; one that
+takes longer than `hung_s` is ended. It answers with a line of JSON, `[verdict, test]`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ import signal
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import pytest
 
 
-def put(path: str, line: int, source: str, changed: str) -> bool:
+def put(path: str, line: int, source: str, changed: str) -> CodeType | None:
     """Put the changed code of the function at a line of a file into the one that is loaded.
 
-    Returns False if none is.
+    Returns the code that was there, None if the function is not loaded.
     """
     place = next(i for i, (a, b) in enumerate(_lines(ast.parse(source))) if a <= line <= b)
     old = list(_codes(compile(source, path, "exec", dont_inherit=True)))[place]
@@ -39,9 +40,10 @@ def put(path: str, line: int, source: str, changed: str) -> bool:
     # they are an instance of.
     gc.unfreeze()
     found = [one for one in gc.get_objects() if type(one) is FunctionType and _is(one, old)]
+    replaced = None
     for one in found:
-        one.__code__ = new
-    return bool(found)
+        replaced, one.__code__ = one.__code__, new
+    return replaced
 
 
 def _is(function: FunctionType, code: CodeType) -> bool:
@@ -73,6 +75,12 @@ class Served:
         self.asked = os.fdopen(asked, "r")
         self.answers = os.fdopen(answers, "w", buffering=1)
         self.failed = ""
+        self.on_import: dict[int, CodeType] = {}
+
+    def note(self, frame: FrameType, event: str, _: object) -> None:
+        """Note a function that is called while the tests are collected (`sys.setprofile`)."""
+        if event == "call":
+            self.on_import[id(frame.f_code)] = frame.f_code
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the first test that failed."""
@@ -81,6 +89,7 @@ class Served:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Answer until there are no more questions."""
+        sys.setprofile(None)
         items = defaultdict(list)
         for item in session.items:
             items[item.nodeid.partition("[")[0]].append(item)
@@ -101,7 +110,7 @@ class Served:
             self._run(question, items, writing)
         os.close(writing)
         with os.fdopen(reading) as said:
-            ready, *_ = select.select([said], [], [], question["limit_s"])
+            ready, *_ = select.select([said], [], [], question["hung_s"])
             text = said.readline() if ready else "timeout"
         try:
             os.killpg(child, signal.SIGKILL)
@@ -112,17 +121,18 @@ class Served:
         return verdict, test
 
     def _run(self, question: Mapping[str, Any], items: list[pytest.Item], to: int) -> None:
-        verdict = "not loaded"
+        verdict, replaced = "loaded before", None
         try:
-            names = ("path", "line", "source", "changed")
-            if question["changed"] == question["source"] or put(*(question[n] for n in names)):
+            if is_changed := question["changed"] != question["source"]:
+                replaced = put(*(question[n] for n in ("path", "line", "source", "changed")))
+            if replaced or not is_changed:
                 verdict = "killed"
                 for item, after in zip(items, [*items[1:], None], strict=True):
                     item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
-                    if self.failed:
+                    if self.failed or sum(os.times()[:4]) > question["limit_s"]:
                         break
-                else:
-                    verdict = "survived"
+                if not self.failed:
+                    verdict = "loaded before" if id(replaced) in self.on_import else "survived"
         except Exception as error:  # noqa: BLE001 (said by the parent)
             verdict = f"fault: {error!r}"
         finally:
@@ -137,6 +147,7 @@ def main(scratch: str, *options: str) -> int:
         os.dup2(nothing.fileno(), 0)
         os.dup2(nothing.fileno(), 1)
     served = Served(asked, answers)
+    sys.setprofile(served.note)
     return int(pytest.main([*options, "--basetemp", scratch], plugins=[served]))
 
 

@@ -2,12 +2,13 @@
 
     .venv/bin/python tools/mutants.py --n 300 --to FOLDER
 
-`FOLDER` gets a copy of the files of git's last commit, in which everything happens; `reached`: the
-tests that run each line, from one run of all fast tests; and `results.jsonl`, a line for each
-mutant: the same command goes on where the last one stopped. A mutant is tried by the tests that run
-its line, or where only processes that tests start run it, by those whose files name its module.
-Mutants come in an order drawn by `--seed`, so those done so far are a random sample of all. A test
-that fails is run again without the change: if it fails then, too, its file is left out.
+`FOLDER` gets a copy of the files of git's last commit, in which everything happens, and
+`results.jsonl`, a line for each mutant: the same command goes on where the last one stopped. A
+mutant is tried by the files of tests that import its module, then by those of its room, then by
+others that name its module, for `--limit-s` seconds of processor time. What none of these notices
+counts as survived, so that the share of those killed is a lower bound. Mutants come in an order
+drawn by `--seed`, so those done so far are a random sample of all. A test that fails is run again
+without the change: if it fails then, too, its file is left out.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -31,7 +33,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from coverage import CoverageData
 from scipy.stats import binomtest
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -58,7 +59,8 @@ _SWAPS: Final[Mapping[type[ast.operator], type[ast.operator]]] = {
     ast.Pow: ast.Mult,
 }
 _SERVER: Final = ROOT / "tools" / "mutant_tests.py"
-_FORKED_S: Final = 20.0
+# Seconds that a second of processor time may take.
+_SLOWER: Final = 10
 _FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
@@ -175,47 +177,31 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 class Tests:
-    """Which fast tests run a line."""
+    """Files of tests, and how near each is to a module."""
 
     def __init__(self, tree: Path) -> None:
-        """Read what the fast tests reached; the first time, run them all."""
-        self.tree = tree
-        kept = tree.parent / "reached"
-        if not kept.exists():
-            command = [sys.executable, "-m", "pytest", "-q", *_FAST, "--cov", "--cov-context=test"]
-            subprocess.run(
-                [*command, "--cov-report=", "-n", "2", "--dist", "loadfile"],
-                cwd=tree,
-                env={**_environment(tree), "COVERAGE_FILE": str(kept)},
-                check=False,
+        files = sorted((tree / "tests").rglob("test_*.py"))
+        self._texts = {str(p.relative_to(tree)): p.read_text("utf-8") for p in files}
+
+    def of(self, path: str) -> list[str]:
+        """Return those that import a module, share a room with it, or name it: nearest first."""
+        module = Path(path).with_suffix("")
+        module = module.parent if module.name == "__init__" else module
+        package, name = ".".join(module.parts[:-1]), re.escape(module.name)
+        imports = re.compile(
+            rf"{re.escape(package)}\.{name}\b|from {re.escape(package)} import [\w\s,(]*?\b{name}\b"
+        )
+        rooms = {*module.parts[1:], *module.parts[:1]} - {"orchestrator"}
+        named = re.compile(rf"\b{name.strip('_')}\b")
+        near = {
+            file: (
+                bool(imports.search(text)),
+                len(rooms & set(Path(file).parts)),
+                bool(named.search(text)),
             )
-        self.data = CoverageData(str(kept))
-        self.data.read()
-
-    def on_import(self, path: str, line: int) -> bool:
-        """Return True if a line runs before any test does."""
-        return "" in self._contexts(path, line)
-
-    def _contexts(self, path: str, line: int) -> Sequence[str]:
-        contexts = self.data.contexts_by_lineno(str(self.tree / path))
-        # A part of a long statement counts as the line before it that was seen.
-        at = max((one for one in contexts if one <= line), default=0)
-        return contexts.get(at, ())
-
-    def of(self, path: str, line: int) -> list[str]:
-        """Return the tests of a line: those in files that name its module first."""
-        reached = {c.partition("|")[0].partition("[")[0] for c in self._contexts(path, line)} - {""}
-        module = Path(path).parent.name if path.endswith("__init__.py") else Path(path).stem
-        files = {one.partition("::")[0] for one in reached} or {
-            str(p.relative_to(self.tree))
-            for p in (self.tree / "tests").rglob("test_*.py")
-            if set(p.parts) & set(Path(path).parts)
+            for file, text in self._texts.items()
         }
-        texts = {one: (self.tree / one).read_text("utf-8") for one in files}
-        named = {one for one, text in texts.items() if module.strip("_") in text}
-        if not reached:
-            return sorted(named)
-        return sorted(reached, key=lambda one: (one.partition("::")[0] not in named, one))
+        return sorted((one for one in near if any(near[one])), key=near.__getitem__, reverse=True)
 
 
 def _environment(tree: Path) -> dict[str, str]:
@@ -226,7 +212,7 @@ class Bench:
     """A copy of the tree in which mutants are tried, one at a time.
 
     They are tried in forks of one process that has collected the tests (`mutant_tests.py`). One
-    that survives, of a line that runs when a module is imported, is tried in a new process, too.
+    that survives, of a function that runs when a module is imported, is tried in a new process.
     """
 
     def __init__(self, tree: Path, limit_s: float) -> None:
@@ -244,7 +230,7 @@ class Bench:
         if self._served is None:
             self._served = self._serving()
         source, times = path.read_bytes(), path.stat()
-        tests = self.tests.of(mutant.path, mutant.line)
+        tests = self.tests.of(mutant.path)
         while True:
             path.write_bytes(mutant.applied(source))
             os.utime(path, (second := next(self._seconds), second))
@@ -276,16 +262,12 @@ class Bench:
             "source": source.decode(),
             "changed": changed.decode(),
             "tests": wanted,
-            "limit_s": min(self.limit_s, _FORKED_S),
+            "limit_s": self.limit_s,
+            "hung_s": _SLOWER * self.limit_s,
         }
         verdict, failed = self._asked(question)
-        missed = (
-            verdict == "survived"
-            and mutant is not None
-            and self.tests.on_import(mutant.path, mutant.line)
-        )
         # A fork lacks its parent's threads, and those who wait for them hang.
-        if verdict not in ("not loaded", "timeout") and not missed:
+        if verdict not in ("loaded before", "timeout"):
             return verdict, failed
         return self._in_new_process(wanted)
 
@@ -323,7 +305,7 @@ class Bench:
             start_new_session=True,
         ) as process:
             try:
-                said, _ = process.communicate(timeout=self.limit_s)
+                said, _ = process.communicate(timeout=_SLOWER * self.limit_s)
             except subprocess.TimeoutExpired:
                 return "timeout", ""
             finally:
@@ -392,7 +374,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--to", type=Path, required=True, help="folder of the copy and the results")
     parser.add_argument("--n", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit-s", type=float, default=120, help="seconds a mutant may take")
+    parser.add_argument("--limit-s", type=float, default=20, help="seconds of tests for a mutant")
     parser.add_argument(
         "--only", default="", help="part of the product, such as orchestrator/methods"
     )

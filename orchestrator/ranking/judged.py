@@ -133,7 +133,7 @@ class Table:
         """The rows of a judge; models are those that it has met."""
         if self.judges == (judge,):
             return self
-        found = self._where("judge", judge, self.judges)
+        found = self.where("judge", judge, self.judges)
         codes = np.concatenate([found.used["model_a"], found.used["model_b"]])
         named = {self.models[code] for code in np.unique(codes)}
         for side in ("model_a", "model_b"):
@@ -144,11 +144,8 @@ class Table:
         judges = (judge,) if found.n_judged or len(found.missing) else ()
         return replace(found, used={**found.used, **again}, models=models, judges=judges)
 
-    def of_category(self, category: str) -> "Table":
-        """The rows of a category."""
-        return self._where("category", category, self.categories)
-
-    def _where(self, column: str, name: str, names: tuple[str, ...]) -> "Table":
+    def where(self, column: str, name: str, names: tuple[str, ...]) -> "Table":
+        """The rows with a name in a column; the names of all rows are numbered in this order."""
         code = names.index(name) if name in names else -2
         chosen = self.used[column] == code
         return replace(

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.records import Failure, Standing
+from orchestrator.records import Failure
 
 TROUBLED: Final = ("down", "dead")
 """States of a model that is out of reach."""
@@ -57,14 +57,12 @@ class LimitProgress(msgspec.Struct, frozen=True):
         signal: What it follows: "queue" (the server's own), "throughput", "" while not known.
         first: At the start of this call.
         n_changes: Since then.
-        last: The last few changes: when (`at`, seconds of this call), `before`, `after`, `why`.
     """
 
     is_adaptive: bool = False
     signal: str = ""
     first: int = 0
     n_changes: int = 0
-    last: tuple[dict[str, float | str], ...] = ()
 
 
 class ModelProgress(msgspec.Struct, frozen=True):
@@ -127,30 +125,6 @@ class StageProgress(msgspec.Struct, frozen=True):
     failed: int = 0
 
 
-class RankingProgress(msgspec.Struct, frozen=True):
-    """The ranking of one method so far, over the prompts that this call finished.
-
-    Attributes:
-        method: Its name in the recipe.
-        n_prompts: Prompts whose judgments are all there.
-        standings: Best first.
-        stops_early: Whether a stopping rule chooses what is asked, for which the intervals do not
-            allow.
-        untrusted: Judges that by their judgments so far can't be trusted, by the rule of the
-            reports: with one of them the ranking means nothing.
-        n_clusters: Clusters that the prompts are in; None where each stands alone.
-        reasons: Of each of `untrusted`, what speaks against it.
-    """
-
-    method: str
-    n_prompts: int
-    standings: tuple[Standing, ...]
-    stops_early: bool = False
-    untrusted: tuple[str, ...] = ()
-    n_clusters: int | None = None
-    reasons: tuple[str, ...] = ()
-
-
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The run at one moment.
 
@@ -175,7 +149,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         failures: Units that failed in this call by cause.
         stopping: Why the run is stopping; empty while it is not.
         paused: Whether it sends nothing until it is told to go on.
-        rankings: Of the methods that compare models, as they form.
         money: Spent by all calls of this run; None where no model has a price.
         at_least: Whether `money` lacks tokens that a server did not say.
     """
@@ -199,7 +172,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     failures: dict[str, int] = {}
     stopping: str = ""
     paused: bool = False
-    rankings: tuple[RankingProgress, ...] = ()
     money: float | None = None
     at_least: bool = False
 

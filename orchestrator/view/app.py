@@ -26,11 +26,11 @@ from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import page_line
 from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
-from orchestrator.view.compared import compared
 from orchestrator.view.item import MAX_TEXT, item_page
 from orchestrator.view.items import Rows, Wanted
 from orchestrator.view.labelling import Desk
 from orchestrator.view.library import Library, Run, Snapshot
+from orchestrator.view.overview import compared
 
 _EXPORTS: Final = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 
@@ -125,6 +125,7 @@ def make_app(library: Library, desk: Desk | None = None) -> Starlette:
         ("/api/labels", api.labels),
         ("/api/labels/{code}", api.labelled),
         ("/api/runs/{run}", api.overview),
+        ("/api/runs/{run}/sections", api.sections),
         ("/api/runs/{run}/drawings", api.drawings),
         ("/api/runs/{run}/state", api.state),
         ("/api/runs/{run}/export", api.export),
@@ -211,15 +212,18 @@ class Api:
     def compare(self, request: Request) -> object:
         """Two runs side by side."""
         given = request.query_params
-        a, b = (self._library.run(given.get(name, "")).snapshot() for name in ("a", "b"))
-        return compared(a, b, given.get("measure", ""))
+        return compared(*(self._library.run(given.get(one, "")).snapshot().result for one in "ab"))
 
     def state(self, request: Request) -> object:
         """Return the progress of a run."""
         return self._run(request).state()
 
+    def sections(self, request: Request) -> object:
+        """The content of the report below its first screen."""
+        return self._run(request).snapshot().sections
+
     def overview(self, request: Request) -> object:
-        """Return the content of the report."""
+        """Return the first screen of the report."""
         snapshot = self._run(request).snapshot()
         return {"version": snapshot.version, **snapshot.overview}
 
@@ -259,7 +263,8 @@ class Api:
         """One item, with its neighbours in the order that is wanted."""
         snapshot, index = self._item_of(request)
         rows = selected(self._library, snapshot, _wanted(request))
-        page = item_page(snapshot.result.frames, snapshot.items.keys[index])
+        between = request.query_params.getlist("between")
+        page = item_page(snapshot.result.frames, snapshot.items.keys[index], between)
         return {
             "version": snapshot.version,
             "index": index,
@@ -268,6 +273,7 @@ class Api:
             "around": _around(rows, index),
             "notes": _shown_notes(snapshot.notes(), [snapshot.items.keys[index]]),
             **page,
+            "matrices": snapshot.answers.between(index) if page["is_many"] else [],
         }
 
     def trace(self, request: Request) -> object:

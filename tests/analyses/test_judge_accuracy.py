@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.analyses._judge_accuracy import JudgeAccuracyAnalysis, JudgeCalibrationAnalysis
+from orchestrator.analyses._judge_accuracy import JudgeAccuracyAnalysis
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.settings import Winner
@@ -14,7 +14,6 @@ from orchestrator.judgment.pointwise import compare_scores, score_table
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.ranking.preferences import preferences
 from orchestrator.ranking.winners import JudgedWinner
-from orchestrator.statistics.judgments import davidson
 from tests.summaries import judged
 from tests.summaries.judged import around
 from tests.tables import lines
@@ -122,7 +121,7 @@ def test_missing_judgments_are_said_and_are_not_wrong():
 
 
 def test_traces_are_counted_beside_the_mean_of_their_distributions():
-    """Davidson's model names the side of the margin, and believes more traces more."""
+    """The margin of several traces is an estimator of its own."""
     counts = [[4.0, 0.0, 0.0], [3.0, 0.0, 1.0], [1.0, 2.0, 1.0], [1.0, 1.0, 2.0]]
     sides, rows = [], []
     for k, (item, right) in enumerate(RIGHT.items()):
@@ -144,15 +143,15 @@ def test_traces_are_counted_beside_the_mean_of_their_distributions():
     kept = truth != 0
     credit = np.mean(0.5 + 0.5 * np.sign(margin[kept]) * truth[kept])
     (line,) = lines(found["judge_accuracy.pairwise"])
-    assert line["margin of traces"] == line["Davidson"] == pytest.approx(credit)
+    assert line["margin of traces"] == pytest.approx(credit)
     errors = {one["estimator"]: one for one in lines(found["judge_accuracy.errors"])}
-    for name, values in (("margin of traces", margin), ("Davidson", davidson(given)[0])):
-        expected = np.mean(0.25 * (values[kept] - truth[kept]) ** 2)
-        assert errors[name]["mean squared error"].value == pytest.approx(expected)
-        assert errors[name]["minus that of the mode"].value is not None
+    error = errors["margin of traces"]
+    expected = np.mean(0.25 * (margin[kept] - truth[kept]) ** 2)
+    assert error["mean squared error"].value == pytest.approx(expected)
+    assert error["minus that of the mode"].value is not None
 
 
-def test_each_judge_has_a_model_of_its_own_and_who_does_not_reason_has_none():
+def test_a_margin_is_of_traces_and_a_judge_that_does_not_reason_has_none():
     def of(judge, traces):
         return [
             judged.pair_row(f"i{k}", "x", "y", judged.leaning(0.6), judged.leaning(0.4),
@@ -167,12 +166,13 @@ def test_each_judge_has_a_model_of_its_own_and_who_does_not_reason_has_none():
         return preferences(judged.pairs(rows).with_columns(pl.col("item").alias(n) for n in OVER))
 
     both = read([*of("s", sure), *of("u", unsure)])
-    assert both.estimators[-2:] == ("margin", "davidson")
+    assert both.estimators[-1:] == ("margin",)
     for judge, traces in (("s", sure), ("u", unsure)):
         (one,) = (found for name, found in both.by_judge() if name == judge)
-        assert one.values("davidson") == pytest.approx(davidson(np.array(traces))[0])
+        given = np.array(traces)
+        assert one.values("margin") == pytest.approx((given[:, 0] - given[:, 2]) / 2.0)
     plain = read(of("p", [None] * 4))
-    assert "davidson" not in plain.estimators
+    assert "margin" not in plain.estimators
     assert len(plain.rows) == 4
 
 
@@ -327,8 +327,8 @@ def test_there_is_one_way_to_know_the_winner(wrong):
         Winner(**wrong)
 
 
-@pytest.mark.parametrize("analysis", [JudgeAccuracyAnalysis, JudgeCalibrationAnalysis])
-def test_a_judge_of_pairs_that_nobody_knows_of_hides_no_other(analysis):
+@pytest.mark.parametrize("key", ["judge_accuracy.pointwise", "judge_calibration"])
+def test_a_judge_of_pairs_that_nobody_knows_of_hides_no_other(key):
     """Its numbers are undefined; those of the other judge are what they are alone."""
     known = rated(4)
     unknown = [judged.score_row("beyond", model, around(5), judge="late") for model in ("x", "y")]
@@ -340,8 +340,9 @@ def test_a_judge_of_pairs_that_nobody_knows_of_hides_no_other(analysis):
             "study", {"answers": ANSWERS, "items": ITEMS, "scores": judged.scores(rows)},
             pl.DataFrame(), [source], 0.95, 300, 0,
         )  # fmt: skip
-        first = analysis(JudgedWinner()).summarise(context)[0]
-        return [list(line.values())[1:] for line in lines(first)]
+        tables = JudgeAccuracyAnalysis(JudgedWinner()).summarise(context)
+        (asked,) = (table for table in tables if table.key == key)
+        return [list(line.values())[1:] for line in lines(asked)]
 
     first, second = found([*known, *unknown], both)
     assert [first] == found(known, source())

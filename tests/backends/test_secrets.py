@@ -16,8 +16,7 @@ MESSAGES = (Message("user", "hi"),)
 BACKENDS = [
     (fake, fake.FakeKind.Config()),
     (embedded, embedded.EmbeddedKind.Config()),
-    (openai, openai.Config(transport="aiohttp")),
-    (openai, openai.Config(transport="openai")),
+    (openai, openai.Config()),
 ]
 
 

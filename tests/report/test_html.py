@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.errors import OrchestratorError
 from orchestrator.report.html import charts, methods, page, shell
 from orchestrator.report.html.examples import examples
 from orchestrator.report.html.figures import key
@@ -186,7 +187,7 @@ def test_a_drawing_with_anything_else_is_refused():
         "data": {"values": [{"u": "data:,"}]},
         "encoding": {"url": {"field": "u"}},
     }
-    with pytest.raises(charts.DrawingError):
+    with pytest.raises(OrchestratorError, match="a chart holds"):
         charts.svg(linked, "a", "b")
 
 

@@ -78,12 +78,20 @@ def test_what_tests_notice_is_killed_and_a_run_goes_on_where_it_stopped(tree, ca
     assert (tree / "orchestrator/methods/a.py").read_bytes() == source
 
 
-@pytest.mark.slow
-def test_a_line_is_tried_by_the_tests_that_run_it(tree):
-    found = mutants.Tests(tree)
-    assert found.of("orchestrator/methods/a.py", 2) == ["tests/methods/test_a.py::test_held"]
-    # No test runs it, so that those whose files name its module are tried.
-    assert found.of("orchestrator/methods/a.py", 6) == ["tests/methods/test_a.py"]
+def test_a_module_is_tried_by_tests_that_import_it_then_by_its_room_then_by_its_name(tree):
+    for name, line in {
+        "api/test_b.py": "from orchestrator.methods.a import held",
+        "api/test_c.py": "from orchestrator.methods import _b, a",
+        "api/test_d.py": "from orchestrator.methods import _b, ask",
+        "api/test_e.py": "a = 1",
+        "methods/test_f.py": "",
+    }.items():
+        path = tree / "tests" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{line}\n")
+    files = ["methods/test_a", "api/test_b", "api/test_c", "methods/test_f", "api/test_e"]
+    found = mutants.Tests(tree).of("orchestrator/methods/a.py")
+    assert found == [f"tests/{name}.py" for name in files]
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("shown", ON_PAGE)
 def test_a_question_is_answered_on_the_page_of_the_run(shown):
     found = brief(rankings=[an_analysis()], cost=Cost(requests=3))
-    assert shown in content(hostile.material(brief=found), [])
+    assert shown in content(hostile.material(brief=found))
 
 
 def test_there_are_twenty_questions_of_at_most_three_clicks():

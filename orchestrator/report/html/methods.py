@@ -36,11 +36,12 @@ _MOST: Final = 8
 
 def of_curves(material: Material) -> list[Figure]:
     """Return a figure for each such table with a value."""
-    found = [_drawn(table, table.curves) for table in material.tables if table.curves is not None]
+    found = [curved(table, table.curves) for table in material.tables if table.curves is not None]
     return [one for one in found if one is not None]
 
 
-def _drawn(table: Table, curves: Curves) -> Figure | None:
+def curved(table: Table, curves: Curves) -> Figure | None:
+    """Return a table with curves of its columns; None where it has no point."""
     at = {column.name: place for place, column in enumerate(table.columns)}
     shown: list[dict[str, Any]] = []
     for row in table.rows:
@@ -159,7 +160,6 @@ def of_summaries(material: Material) -> list[Figure]:
 
 
 _RHO: Final = Column("Spearman", "signed", 2)
-_OVER_BLACK: Final = 0.82
 
 
 def of_agreement(material: Material) -> list[Figure]:
@@ -186,7 +186,6 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
                     "column": name(column),
                     "value": shown.value,
                     "text": f"{shown.value:+z.2f}",
-                    "on_dark": abs(shown.value) > _OVER_BLACK,
                     "tip": f"{name(row)} with {name(column)}: {cell_text(_RHO, shown)}",
                 }
                 for row, column in ((one, two), (two, one))
