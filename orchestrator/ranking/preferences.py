@@ -7,7 +7,7 @@ better, but `SCORES`, which is a difference of scores. A decision is the sign of
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from typing import Any, Final
@@ -23,7 +23,7 @@ from orchestrator.ranking.cells import good_rows, numbered, numbers_of, order_wo
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE
 from orchestrator.statistics.means import levelled
-from orchestrator.statistics.prompt_sums import Cells, Pairs, mean_preferences
+from orchestrator.statistics.prompt_sums import Pairs, PromptSums, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.tables import Cell, Measured, Table, make_table, table_columns
 
@@ -135,7 +135,7 @@ class Preferences:
 
     def rated(self, preference: Floats, confidence_level: float) -> Ratings:
         """Ratings of the models by preferences for A in [0, 1], shape (n,), as those of `SOFT`."""
-        sums = self.sides().cells().sums(np.clip(preference, 0.0, 1.0))
+        sums = self.sides().summing()(np.clip(preference, 0.0, 1.0))
         return rate(sums, self.models(), confidence_level=confidence_level)
 
     def sides(self) -> Pairs:
@@ -154,18 +154,12 @@ def decided(values: Floats) -> Floats:
     return np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
 
 
-def judged_rows(
-    context: Context,
-    source: Source,
-    wanted: Sequence[str] = COLUMNS,
-    *,
-    as_categories: bool = False,
-) -> pl.DataFrame:
+def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMNS) -> pl.DataFrame:
     """Return the rows of a judging method with the columns that `preferences` reads.
 
     Of these only the wanted ones have values; that saves memory. With `TIED` among them, pairs get
-    it: null where the method has no distribution over verdicts. With `as_categories` texts are
-    categories and clusters numbers, in a fraction of the memory.
+    it: null where the method has no distribution over verdicts. Texts are categories and clusters
+    numbers, in a fraction of the memory.
     """
     pairs, scores = source.method.pairs, source.method.distribution
     role = scores if pairs is None else pairs
@@ -173,16 +167,10 @@ def judged_rows(
     ties = TIED in wanted and pairs is not None
     read = (*wanted, *_VERDICTS) if ties else wanted
     columns = {name: column for name, column in named.items() if name in read}
-    read_columns = [*_OF_ANY, *columns.values()]
-    if as_categories:
-        rows = context.categories_of(source, read_columns)
-    else:
-        rows = context.rows_of(source, read_columns)
+    rows = context.categories_of(source, [*_OF_ANY, *columns.values()])
     if rows.is_empty():
         return rows
-    if as_categories:
-        rows = rows.with_columns(numbers_of(rows["item"], context.clusters))
-    rows = renamed(rows, columns)
+    rows = renamed(rows.with_columns(numbers_of(rows["item"], context.clusters)), columns)
     columns = {name: column for name, column in columns.items() if name in rows.columns}
     rows = rows.select(*_OF_ANY, *OVER, *columns)
     filled = _FILLED_SCORES if pairs is None else _FILLED_PAIRS
@@ -376,7 +364,7 @@ _RATES: Final = table_columns(
 
 def estimator_table(found: Preferences, key: str, judge: str) -> Table:
     """Tabulate ties, agreement with the mean, and the order of models, for each estimator."""
-    by_mean, cells, models = found.decisions(found.mean), found.sides().cells(), found.models()
+    by_mean, summed, models = found.decisions(found.mean), found.sides().summing(), found.models()
     by_mean = by_mean.astype(np.int8)
     columnar.give_back()
     rows: list[list[Cell]] = []
@@ -384,7 +372,7 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
         decisions = found.decisions(name)
         shares = float((decisions == 0).mean()), float((decisions == by_mean).mean())
         del decisions
-        rates = mean_preferences(cells.sums(_wins(found, name)), 0.95).values
+        rates = mean_preferences(summed(_wins(found, name)), 0.95).values
         order = order_words(levelled(rates, 1.0), models)
         rows.append([WORDS[name], *shares, order])
     return make_table(
@@ -400,11 +388,10 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
 
 def rates_table(found: Preferences, context: Context, key: str, judge: str) -> Table:
     """Win rate, ties and Bradley-Terry rating of each model by each estimator."""
-    cells, models, level = found.sides().cells(), found.models(), context.confidence_level
+    summed, level = found.sides().summing(), context.confidence_level
     columnar.give_back()
-    rows = _rate_lines(cells, models, level, SOFT_WORD, np.clip(found.values(SOFT), 0.0, 1.0))
-    for name in found.estimators:
-        rows += _rate_lines(cells, models, level, WORDS[name], _wins(found, name))
+    names = (SOFT, *found.estimators)
+    rows = [line for name in names for line in _rate_lines(found, name, summed, level)]
     notes = [
         f"{SOFT_WORD}: mean of P(higher score) + P(equal)/2; the others count decisions, a tie as "
         "half a win",
@@ -439,20 +426,18 @@ def _wins(found: Preferences, name: str) -> Floats:
 
 
 def _rate_lines(
-    cells: Cells, models: Sequence[str], level: float, word: str, wins: Floats
+    found: Preferences, name: str, summed: Callable[[Floats], PromptSums], level: float
 ) -> list[list[Cell]]:
-    """One line a model, best first."""
-    sums = cells.sums(wins)
-    # Of each two models.
-    tied = np.bincount(cells.of_judgment, wins == 0.5, minlength=len(sums.prompt))
-    ties = sums.by_pair(tied.astype(np.float64, copy=False))
-    counts = sums.by_pair(sums.counts)
-    del wins, tied
+    """One line a model by an estimator, or by `SOFT`; best first."""
+    wins = np.clip(found.values(SOFT), 0.0, 1.0) if name == SOFT else _wins(found, name)
+    sums, models, pairs = summed(wins), found.models(), found.rows
+    ties = wins == 0.5
+    del wins
     rated = rate(sums, models, confidence_level=level)
     rates = mean_preferences(sums, level)
     lines: list[tuple[float, list[Cell]]] = []
     for at, model in enumerate(models):
-        of_model = (sums.first == at) | (sums.second == at)
+        of_model = ((pairs["model_a"] == model) | (pairs["model_b"] == model)).to_numpy()
         value = float(rated.values[at])
         low, high = int(rated.rank_low[at]), int(rated.rank_high[at])
         ranks = str(low) if low == high else f"{low}-{high}"
@@ -460,12 +445,10 @@ def _rate_lines(
             (
                 -value if value == value else np.inf,
                 [
-                    word,
+                    WORDS.get(name, SOFT_WORD),
                     model,
                     between(rates.values[at], rates.low[at], rates.high[at]),
-                    float(ties[of_model].sum() / counts[of_model].sum())
-                    if of_model.any()
-                    else None,
+                    float(ties[of_model].mean()) if of_model.any() else None,
                     between(rated.values[at], rated.low[at], rated.high[at]),
                     ranks if rated.rank[at] else None,
                 ],

@@ -89,7 +89,7 @@ def equal_style(context: Context, source: Source) -> list[Table]:
 
 
 def _judged(context: Context, source: Source, styles: pl.DataFrame) -> Styled:
-    judged = judged_rows(context, source, _READ, as_categories=True)
+    judged = judged_rows(context, source, _READ)
     if judged.is_empty() or (found := preferences(judged)).rows.is_empty():
         raise UsageError(f"{context.name}: {source.name!r} has no judged pair of answers")
     del judged
@@ -184,7 +184,7 @@ def styles_of(context: Context, source: Source) -> pl.DataFrame:
 def _connected(found: Preferences) -> tuple[Preferences, list[str]]:
     """Return the pairs of models that have a finite rating without style, and the other models."""
     sides = found.sides()
-    wins = sides.cells().sums(np.clip(found.values(SOFT), 0.0, 1.0)).win_matrix
+    wins = sides.summing()(np.clip(found.values(SOFT), 0.0, 1.0)).win_matrix
     anchored = fit_bradley_terry(wins).anchored
     alone = [name for name, there in zip(found.models(), anchored, strict=True) if not there]
     if not alone:

@@ -113,13 +113,13 @@ def judged(
 ) -> Iterator[Judged]:
     """Yield each judge of each method, held to `winner`; without one nothing is known.
 
-    Only the given columns of its pairs are kept, with texts as categories; all where none is given.
+    Only the given columns of its pairs are kept; all where none is given.
 
     Raises:
         UsageError: If it is known of no pair of a method who is better.
     """
     for source in sources:
-        rows = judged_rows(context, source, as_categories=bool(columns))
+        rows = judged_rows(context, source)
         if rows.is_empty():
             continue
         found = preferences(rows)

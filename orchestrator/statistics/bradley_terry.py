@@ -195,7 +195,6 @@ LEAST_PROMPTS: Final = 5
 """Prompts on which answers must differ in a feature for its effect to be fitted."""
 
 _MAX_STEPS: Final = 60
-_BLOCK: Final = 2**16
 _SETTLED_WITH_STYLE: Final = 1e-10
 # Log-odds of a judged pair beyond which the fit runs away: some combination of models and style
 # decides every pair.
@@ -239,16 +238,13 @@ class StyledPairs(Pairs):
         """
         low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
         pair = low * self.n_models + high
-        sign = np.where(self.first == low, 1.0, -1.0)
         n = np.maximum(np.bincount(pair), 1)
-        means = np.array([np.bincount(pair, sign * column) / n for column in self.features.T])
+        left = self.features * np.where(self.first == low, 1.0, -1.0)[:, None]
+        for column in left.T:
+            column -= (np.bincount(pair, column) / n)[pair]
         # The triangle of a QR decomposition has the same sums of products as all its rows.
-        left = np.empty((0, len(means)))
-        for begin in range(0, len(pair), _BLOCK):
-            some = slice(begin, begin + _BLOCK)
-            apart = sign[some, None] * self.features[some] - means.T[pair[some]]
-            left = np.asarray(np.linalg.qr(np.concatenate([left, apart]), mode="r"))
-        shares = np.zeros(len(means))
+        left = np.asarray(np.linalg.qr(left, mode="r"))
+        shares = np.zeros(left.shape[1])
         # What rounding of so many rows leaves is no rank.
         nothing = float(np.finfo(np.float64).eps) * max(self.features.shape)
         for k, column in enumerate(left.T):

@@ -4,8 +4,8 @@ A prompt is the unit that is sampled: all judgments of one prompt, over all pair
 repeats, stand or fall together.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.records import Bools, Floats, Ints
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import Shares, clustered_shares
 
 _DENSE_CELLS: Final = 2**21
@@ -37,10 +37,10 @@ class Pairs:
     second: Ints
     n_models: int
 
-    def cells(self) -> "Cells":
-        """Return the cells that the comparisons are in: of several sums they are found once."""
-        n_prompts = int(self.prompts.max()) + 1 if self.prompts.size else 0
-        return cells_of(self.prompts, self.first, self.second, shape=(n_prompts, self.n_models))
+    def summing(self) -> "Callable[[Floats], PromptSums]":
+        """Return what sums preferences for the first, in [0, 1], of shape (n,)."""
+        shape = int(self.prompts.max(initial=-1)) + 1, self.n_models
+        return summing(self.prompts, self.first, self.second, shape=shape)
 
 
 @dataclass(frozen=True)
@@ -128,38 +128,6 @@ class PromptSums:
         return wins, counts
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """The cells of a table of prompts and pairs that n judgments are in.
-
-    Attributes:
-        of_judgment: Shape (n,), in [0, C).
-        is_swapped: Shape (n,), where the first model of a judgment is the second of its pair; None
-            where that is so of none.
-        empty: The sums without wins.
-    """
-
-    of_judgment: Ints
-    is_swapped: Bools | None
-    empty: PromptSums
-
-    def sums(self, preference: Floats) -> PromptSums:
-        """Sum P(first beats second), shape (n,) in [0, 1], a tie as 0.5.
-
-        Raises:
-            StatisticsError: If a preference is outside [0, 1] or nan.
-        """
-        if preference.size and not (preference.min() >= 0.0 and preference.max() <= 1.0):
-            raise StatisticsError(
-                "preferences must be in [0, 1]; drop failed judgments instead of filling them in"
-            )
-        if self.is_swapped is not None:
-            preference = np.where(self.is_swapped, 1.0 - preference, preference)
-        n_cells = len(self.empty.prompt)
-        wins = np.bincount(self.of_judgment, preference, minlength=n_cells)
-        return replace(self.empty, wins=wins.astype(np.float64, copy=False))
-
-
 def sum_by_prompt(
     prompts: Ints, first: Ints, second: Ints, preference: Floats, *, shape: tuple[int, int]
 ) -> PromptSums:
@@ -171,15 +139,14 @@ def sum_by_prompt(
     Raises:
         StatisticsError: If a preference is outside [0, 1] or nan, or a model meets itself.
     """
-    return cells_of(prompts, first, second, shape=shape).sums(preference)
+    return summing(prompts, first, second, shape=shape)(preference)
 
 
-def cells_of(prompts: Ints, first: Ints, second: Ints, *, shape: tuple[int, int]) -> Cells:
-    """Find the cells of judgments, by their prompts and models as `sum_by_prompt` takes them.
-
-    Raises:
-        StatisticsError: If a model meets itself.
-    """
+def summing(
+    prompts: Ints, first: Ints, second: Ints, *, shape: tuple[int, int]
+) -> Callable[[Floats], PromptSums]:
+    """`sum_by_prompt` as a function of the preferences, whose cells are found once."""
+    is_swapped = first > second
     if np.any(first == second):
         raise StatisticsError("a model was compared with itself")
     n_prompts, n_models = shape
@@ -200,26 +167,24 @@ def cells_of(prompts: Ints, first: Ints, second: Ints, *, shape: tuple[int, int]
     if n_cells <= _MOSTLY_FULL * len(at):
         counts = np.bincount(at, minlength=n_cells)
         cells: Ints = np.flatnonzero(counts).astype(kind)
-        if len(cells) < n_cells:
-            counts = counts[cells]
-            number = np.zeros(n_cells, kind)
-            number[cells] = np.arange(len(cells), dtype=kind)
-            at = number[at]
+        at, counts = (np.cumsum(counts > 0, dtype=kind) - kind(1))[at], counts[cells]
     else:
-        cells, place, counts = np.unique(at, return_inverse=True, return_counts=True)
-        at = place.reshape(-1)
-    prompt, pair = np.divmod(cells, max(len(pairs), 1))
-    is_swapped = first > second
-    empty = PromptSums(
-        *np.divmod(pairs, n_models),
-        prompt,
-        pair,
-        np.zeros(0),
-        counts.astype(np.float64),
-        n_prompts=n_prompts,
-        n_models=n_models,
-    )
-    return Cells(at, is_swapped if is_swapped.any() else None, empty)
+        cells, at, counts = np.unique(at, return_inverse=True, return_counts=True)
+        at = at.reshape(-1)
+    ends, row = np.divmod(pairs, n_models), np.divmod(cells, max(len(pairs), 1))
+    n_judged = counts.astype(np.float64)
+
+    def summed(preference: Floats) -> PromptSums:
+        if preference.size and not (preference.min() >= 0.0 and preference.max() <= 1.0):
+            raise StatisticsError(
+                "preferences must be in [0, 1]; drop failed judgments instead of filling them in"
+            )
+        if is_swapped.any():
+            preference = np.where(is_swapped, 1.0 - preference, preference)
+        wins = np.bincount(at, preference, minlength=len(n_judged))
+        return PromptSums(*ends, *row, wins.astype(np.float64, copy=False), n_judged, *shape)
+
+    return summed
 
 
 def win_rates(sums: PromptSums, confidence_level: float) -> Shares:

@@ -179,9 +179,7 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
             )
         ]
         del sides
-        found_of_all = preferences(
-            judged_rows(context, context.own, _READ_PAIRS, as_categories=True)
-        )
+        found_of_all = preferences(judged_rows(context, context.own, _READ_PAIRS))
         for judge_name, found in found_of_all.by_judge():
             tables.append(estimator_table(found, "pairwise_scoring", judge_name))
         return tables
