@@ -120,6 +120,11 @@ def basis_of(rows: pl.DataFrame) -> str:
     return f"{basis} · {len(failed):,} failed ({by_model})"
 
 
+def floats(column: pl.Series) -> Floats:
+    """Return the values of a column, shape (n,); nan where one is missing."""
+    return column.cast(pl.Float64).fill_null(math.nan).to_numpy().astype(np.float64)
+
+
 def prompts_of(rows: pl.DataFrame) -> NDArray[np.int64]:
     """The cluster of each row as a number: what intervals are over, shape (n,)."""
     return codes(rows[CLUSTER])

@@ -248,20 +248,17 @@ def _from_scores(
     there is only what tables of this module need.
     """
     models = rows["model"].unique(maintain_order=True).to_list()
-    n_pairs = _n_items(rows) * math.comb(len(models), 2)
+    n_pairs = n_distinct(packed(rows, ("judge", "item"))) * math.comb(len(models), 2)
     others = [] if as_decisions else ["item", "turn", "category", "coverage"]
     told = good_rows(rows)
     del rows
     # Numbers stand for what two models share: joins by three keys take several times the memory.
     item = packed(told, ("judge", "item"))
-    unit, of_model = codes(packed(told, ("judge", "item", "turn"))), _places(told["model"], models)
-    told = told.select(*OVER, "judge", "model", *others)
-    if as_decisions:
-        # Of few names a byte each.
-        told = told.with_columns(
-            told[name].cast(pl.Enum(told[name].unique().drop_nulls().cast(pl.String)))
-            for name in ("judge", "model")
-        )
+    unit = codes(packed(told, ("judge", "item", "turn")))
+    model = told["model"].cast(pl.Enum(models))
+    of_model = model.to_physical().to_numpy()
+    # A byte each, where nothing else is joined to them.
+    told = told.select(*OVER, "judge", model if as_decisions else "model", *others)
     at_of = np.full((len(models), int(unit.max(initial=-1)) + 1), -1, np.int32)
     at_of[of_model, unit] = np.arange(len(told))
     parts = [np.zeros((2, 0), np.int32)]
@@ -287,12 +284,6 @@ def _from_scores(
     found = _compared(first, second, distributions, as_decisions=as_decisions)
     columns = (pl.Series(name, values) for name, values in found.items())
     return Preferences(pairs.with_columns(columns), POINTWISE, "mean", n_pairs - n_there)
-
-
-def _places(column: pl.Series, names: Sequence[str]) -> Ints:
-    """The place of each name of a column among all names, shape (n,)."""
-    found: Ints = column.cast(pl.Enum(names)).to_physical().to_numpy()
-    return found
 
 
 def _compared(
@@ -343,11 +334,6 @@ def _matrix(lists: pl.Series) -> Floats:
     """Lists of one length as an array of shape (n, length)."""
     (length,) = lists.list.len().unique().to_list() or [0]
     return lists.explode().to_numpy().reshape(len(lists), length).astype(np.float64, copy=False)
-
-
-def _n_items(rows: pl.DataFrame, *by: str) -> int:
-    """Count the items of each judge, by group, in a fraction of the memory of unique rows."""
-    return n_distinct(packed(rows, ("judge", *by, "item")))
 
 
 SOFT_WORD: Final = "P(better)"

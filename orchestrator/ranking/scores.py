@@ -20,6 +20,7 @@ from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import (
     METHODS,
     comparisons,
+    floats,
     mean_of,
     numbers_of,
     packed,
@@ -93,8 +94,7 @@ class Score(msgspec.Struct, frozen=True):
 
     def column(self, name: str) -> Floats:
         """Return a column of its points, shape (n,); nan where a value is missing."""
-        values = self.points[name].cast(pl.Float64).fill_null(np.nan)
-        return values.to_numpy().astype(np.float64)
+        return floats(self.points[name])
 
     @property
     def prompts(self) -> Ints:
@@ -223,16 +223,12 @@ class Aligned:
     def correlation(self, one: str, two: str, level: float) -> Correlation:
         """Spearman's, over all answers, with an interval over prompts."""
         return correlate(
-            self._values(one),
-            self._values(two),
+            floats(self.frame[one]),
+            floats(self.frame[two]),
             codes(self.frame[CLUSTER]),
             kind="spearman",
             confidence_level=level,
         )
-
-    def _values(self, column: str) -> Floats:
-        values = self.frame[column].cast(pl.Float64).fill_null(np.nan)
-        return values.to_numpy().astype(np.float64)
 
 
 def align(

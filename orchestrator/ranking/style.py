@@ -110,13 +110,10 @@ def placed(found: Preferences, styles: pl.DataFrame) -> Preferences:
     Numbers stand for answers: joins by three keys take several times the memory.
     """
     answers = styles.select(_KEYS)
-    asked = [
-        found.rows.select(
-            pl.col(name if name in _KEYS[:2] else f"model_{side}").cast(kind).alias(name)
-            for name, kind in answers.schema.items()
-        )
+    asked = (
+        found.rows.select("item", "turn", model=f"model_{side}").cast(dict(answers.schema))
         for side in ("a", "b")
-    ]
+    )
     of_answer = codes(packed(pl.concat([answers, *asked]), _KEYS))
     place = np.full(int(of_answer.max(initial=-1)) + 1, -1, np.int32)
     place[of_answer[: len(answers)]] = np.arange(len(answers))

@@ -101,10 +101,6 @@ class PromptSums:
             result += np.bincount(at, values, minlength=len(result))
         return result.reshape(shape)
 
-    def dense(self) -> tuple[Floats, Floats]:
-        """Wins and counts with a column for each pair: (n_prompts, P), 0 where there is no cell."""
-        return self._columns(0, self.n_pairs)
-
     def between(self, one: int, other: int) -> tuple[Floats, Floats]:
         """Wins of a model over another one, and their comparisons: shape (n_prompts,) both."""
         at = np.flatnonzero((self.first == min(one, other)) & (self.second == max(one, other)))
@@ -114,9 +110,12 @@ class PromptSums:
         return (wins if one < other else counts - wins), counts
 
     def dense_blocks(self) -> Iterator[tuple[Floats, Floats]]:
-        """The same in blocks of columns, in order, so that memory does not grow with P."""
+        """Wins and counts with a column for each pair: (n_prompts, P), 0 where there is no cell.
+
+        They come in blocks of columns, in order, so that memory does not grow with P.
+        """
         step = max(1, _DENSE_CELLS // max(self.n_prompts, 1))
-        for begin in range(0, self.n_pairs, step):
+        for begin in range(0, max(self.n_pairs, 1), step):
             yield self._columns(begin, min(begin + step, self.n_pairs))
 
     def _columns(self, begin: int, end: int) -> tuple[Floats, Floats]:
@@ -193,12 +192,8 @@ def win_rates(sums: PromptSums, confidence_level: float) -> Shares:
     On the diagonal and where two were never compared they are nan, and counts 0.
     """
     parts = [clustered_shares(*block, confidence_level) for block in sums.dense_blocks()]
-    if parts:
-        columns = (field.name for field in fields(Shares))
-        joined = {name: np.concatenate([getattr(one, name) for one in parts]) for name in columns}
-        shares = Shares(**joined)
-    else:
-        shares = clustered_shares(*sums.dense(), confidence_level)
+    columns = (field.name for field in fields(Shares))
+    shares = Shares(**{n: np.concatenate([getattr(one, n) for one in parts]) for n in columns})
     n_judgments = np.rint(shares.n_judgments)
     return Shares(
         _mirrored(sums, shares.values, 1.0 - shares.values, np.nan),

@@ -103,12 +103,9 @@ def read_votes(context: Context) -> Votes | None:
     single = single if is_known.all() else single.filter(is_known)
     if single.is_empty():
         return None
-    places, judge = single["row"], _codes(single["judges"], models)
-    by_judge = packed(pl.DataFrame({"row": places, "judge": judge}), ("row", "judge"))
-    if not by_judge.is_sorted():
-        order = by_judge.arg_sort()
-        single, places, judge = single[order], places.gather(order), judge[order]
-    del by_judge
+    single = single.with_columns(pl.Series("judges", _codes(single["judges"], models)))
+    single = single[packed(single, ("row", "judges")).arg_sort()]
+    places = single["row"]
     clusters = good[CLUSTER].gather(places)
     found = clusters.unique(maintain_order=True)
     numbers = np.zeros(int(clusters.max()) + 1, np.int32)  # type: ignore[arg-type] # of numbers
@@ -118,7 +115,7 @@ def read_votes(context: Context) -> Votes | None:
         prompts=numbers[clusters],
         first=_codes(good["model_a"], models)[places],
         second=_codes(good["model_b"], models)[places],
-        judge=judge,
+        judge=single["judges"].to_numpy(),
         preference=single["votes"].to_numpy().astype(np.float64),
         row=places.cast(pl.Int32).to_numpy(),
         n_prompts=len(found),

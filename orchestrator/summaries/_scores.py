@@ -26,6 +26,8 @@ from orchestrator.ranking.cells import (
     without_n,
 )
 from orchestrator.ranking.preferences import (
+    PAIRWISE,
+    SOFT,
     decisions_of,
     estimator_table,
     judged_rows,
@@ -51,8 +53,7 @@ _READ_SIDES: Final = (
     "score_b", "n_silent", "status",
 )  # fmt: skip
 _READ_PAIRS: Final = (
-    "item", "model_a", "model_b", "judge", "turn", "prefer_a", "mean_pre", "mean_post", "mode_pre",
-    "mode_post", "median_pre", "median_post", "score_a", "score_b", "status",
+    "turn", "judge", "model_a", "model_b", SOFT, *PAIRWISE, "score_a", "score_b"
 )  # fmt: skip
 _PAIRED: Final = table_columns(
     "model | judge | pairs: count | mean score: number 2 | coverage",

@@ -14,6 +14,7 @@ from orchestrator.methods.rubric import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
 from orchestrator.ranking.cells import (
     comparisons,
+    floats,
     good_rows,
     groups,
     mean_of,
@@ -195,8 +196,8 @@ def _correlations(rows: pl.DataFrame, names: Sequence[str], context: Context) ->
     for one, other in combinations(names, 2):
         for (judge,), group in groups(rows, "judge"):
             found = correlate(
-                _floats(group[f"mean {one}"]),
-                _floats(group[f"mean {other}"]),
+                floats(group[f"mean {one}"]),
+                floats(group[f"mean {other}"]),
                 codes(group[CLUSTER]),
                 confidence_level=context.confidence_level,
             )
@@ -265,7 +266,3 @@ def _effect(group: pl.DataFrame, given: Floats, other: Floats) -> list[Cell]:
     means = levelled(by_model["other"].to_numpy(), 100.0)
     order = order_words(means, [str(model) for model in by_model["model"]])
     return [float(change) if isinstance(change, float) else None, differ, order]
-
-
-def _floats(values: pl.Series) -> Floats:
-    return values.fill_null(np.nan).to_numpy().astype(np.float64)
