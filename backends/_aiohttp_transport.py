@@ -18,7 +18,7 @@ import select
 import socket
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import aiohttp
 
@@ -38,8 +38,7 @@ from backends._transport import (
     connect_timeout_s,
 )
 from orchestrator.backend import Endpoint, is_private
-from orchestrator.errors import RunDirectoryError, on_disk_error
-from orchestrator.network import CONTROL_BYTES, UNASKED_ENCODING, collect, proxy_of, trust, words_of
+from orchestrator.network import CONTROL_BYTES, collect, proxy_of, trust, words_of
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
@@ -75,28 +74,15 @@ class Attempt:
     """One sending of a request.
 
     Attributes:
-        method: GET or POST.
-        path: Behind the base URL.
-        body: JSON, or the parts of a form.
-        into: The file that the reply's body is written to; None where it is held in memory.
         made: Sockets that were made for it; none where it got a connection that was kept.
         carrier: The connection it goes over, once there is one.
         sent_at: When it got that, in the loop's time.
         is_silent: Whether it was given up as nobody is there.
     """
 
-    __slots__ = (
-        "_watch", "body", "carrier", "into", "is_silent", "made", "method", "path", "sent_at",
-    )  # fmt: skip
+    __slots__ = ("_watch", "carrier", "is_silent", "made", "sent_at")
 
-    def __init__(
-        self,
-        method: str,
-        path: str,
-        body: bytes | aiohttp.FormData | None = None,
-        into: BinaryIO | None = None,
-    ) -> None:
-        self.method, self.path, self.body, self.into = method, path, body, into
+    def __init__(self) -> None:
         self.made: list[_Socket] = []
         self.carrier: asyncio.Transport | None = None
         self.sent_at = 0.0
@@ -191,7 +177,6 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
 T = TypeVar("T")
 _READ_BUFFER_BYTES: Final = 2**18
 _MAX_PART_BYTES: Final = 2**20
-_MAX_FILE_BYTES: Final = 8 << 30
 _MAX_HEADER_BYTES: Final = 2**16
 # A server that closes an idle connection just as it is used again does so within a round trip, and
 # the request is sent anew. What is closed later was being answered, and that is to be known: it may
@@ -244,26 +229,12 @@ class AiohttpTransport:
 
     async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
         """See `Transport`."""
-        reply = await self._send(Attempt("POST", path, body), timeout_s)
+        reply = await self._send("POST", path, body, timeout_s)
         return reply if isinstance(reply, Failure) else read(reply)
-
-    async def post_once(
-        self, path: str, body: bytes | aiohttp.FormData, timeout_s: float
-    ) -> Reply | Failure:
-        """Post what must not be obeyed twice: it is not sent again where its reply is lost."""
-        return await self._send(Attempt("POST", path, body), timeout_s, is_last=True)
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         """See `Transport`."""
-        return await self._send(Attempt("GET", path), timeout_s)
-
-    async def fetch(self, path: str, into: BinaryIO, timeout_s: float) -> Reply | Failure:
-        """Get a file of up to 8 GiB, and write it into another from its beginning.
-
-        Raises:
-            RunDirectoryError: If it can't be written.
-        """
-        return await self._send(Attempt("GET", path, into=into), timeout_s)
+        return await self._send("GET", path, None, timeout_s)
 
     async def close(self) -> None:
         """See `Transport`."""
@@ -281,43 +252,33 @@ class AiohttpTransport:
         await asyncio.sleep(0)
 
     async def _send(
-        self, attempt: Attempt, timeout_s: float, *, is_last: bool = False
+        self, method: str, path: str, body: bytes | None, timeout_s: float
     ) -> Reply | Failure:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        left_s = timeout_s
+        is_again = False
         while not self._is_closed:
+            attempt = Attempt()
+            left_s = deadline - loop.time() if is_again else timeout_s
             try:
-                return await self._exchange(attempt, left_s)
+                return await self._exchange(attempt, method, path, body, left_s)
             except (aiohttp.ClientError, TimeoutError, OSError, UnicodeError) as error:
                 if self._is_closed:
                     break
                 if attempt.is_silent:
                     return _SILENT
                 is_race = loop.time() - attempt.sent_at <= _RACE_S
-                if is_last or not is_race or not _closed_before_reply(error):
+                if is_again or not is_race or not _closed_before_reply(error):
                     connect_s = connect_timeout_s(self._base_url)
                     return _failure(error, timeout_s, connect_s, self._secret)
             log.debug("%s closed the connection before replying; sent again", self._base_url)
-            is_last, left_s = True, deadline - loop.time()
-            attempt = Attempt(attempt.method, attempt.path, attempt.body, attempt.into)
+            is_again = True
         return _SHUT
 
-    async def _exchange(self, attempt: Attempt, timeout_s: float) -> Reply | Failure:
-        path, body, headers = attempt.path, attempt.body, self._key_headers
-        pool = attempt.method
-        if attempt.into is not None:
-            # A file comes for long, and must not keep questions waiting.
-            pool, headers = "POST", {**headers, "Accept-Encoding": "identity"}
-        session = self._sessions.get(pool) or self._open(pool)
-        data: bytes | io.BytesIO | aiohttp.Payload | None
-        if isinstance(body, aiohttp.FormData):
-            data = body()
-            headers = {**headers, "Content-Type": data.headers["Content-Type"]}
-        else:
-            # What is long is written in parts.
-            data = body if body is None or len(body) <= _MAX_PART_BYTES else io.BytesIO(body)
-        query = self._query.replace("?", "&", 1) if "?" in path else self._query
+    async def _exchange(
+        self, attempt: Attempt, method: str, path: str, body: bytes | None, timeout_s: float
+    ) -> Reply | Failure:
+        session = self._sessions.get(method) or self._open(method)
         ATTEMPT.set(attempt)
         self._busy.add(attempt)
         if self._looking is None:
@@ -325,15 +286,16 @@ class AiohttpTransport:
         is_done = False
         try:
             response = await session.request(
-                attempt.method,
-                self._base_url + path + query,
-                data=data,
-                headers=headers,
+                method,
+                self._base_url + path + self._query,
+                # What is long is written in parts.
+                data=body if body is None or len(body) <= _MAX_PART_BYTES else io.BytesIO(body),
+                headers=self._key_headers,
                 timeout=_client_timeout(timeout_s, connect_timeout_s(self._base_url)),
                 allow_redirects=False,
             )
             try:
-                came = await self._read(attempt, response)
+                came = await self._read(method, body or b"", response)
             finally:
                 # Another request may have its connection once the whole reply has come.
                 is_done = response.content.is_eof()
@@ -346,11 +308,11 @@ class AiohttpTransport:
             if not is_done:
                 attempt.abort()
 
-    async def _read(self, attempt: Attempt, response: aiohttp.ClientResponse) -> Reply | Failure:
-        if attempt.into is not None and response.status in range(200, 300):
-            return await _copied(response, attempt.into)
+    async def _read(
+        self, method: str, body: bytes, response: aiohttp.ClientResponse
+    ) -> Reply | Failure:
         most_bytes = self._max_body_bytes
-        if attempt.method == "GET":
+        if method == "GET":
             most_bytes = min(most_bytes, CONTROL_BYTES)
         announced = response.content_length or 0
         if announced > most_bytes:
@@ -364,8 +326,7 @@ class AiohttpTransport:
             read = await collect(response.content.iter_any(), self, encoding, most_bytes)
         if isinstance(read, Failure):
             return read
-        body = attempt.body if isinstance(attempt.body, bytes) else b""
-        if response.status == _OK and self._repeats[attempt.method].is_repeat(body, read):
+        if response.status == _OK and self._repeats[method].is_repeat(body, read):
             return REPEATED
         found = {name.lower(): value for name, value in response.raw_headers}
         kept = {name: found[raw].decode("latin-1") for raw, name in _KEPT.items() if raw in found}
@@ -395,23 +356,6 @@ class AiohttpTransport:
             auto_decompress=False,
         )
         return self._sessions[method]
-
-
-async def _copied(response: aiohttp.ClientResponse, into: BinaryIO) -> Reply | Failure:
-    """Write a body into a file as it comes."""
-    if response.headers.get("Content-Encoding", "identity") != "identity":
-        return UNASKED_ENCODING
-    with on_disk_error("a file of replies can't be kept", RunDirectoryError):
-        into.seek(0)
-        into.truncate()
-    n_bytes = 0
-    async for chunk in response.content.iter_any():
-        n_bytes += len(chunk)
-        if n_bytes > _MAX_FILE_BYTES:
-            return too_large(n_bytes, _MAX_FILE_BYTES)
-        with on_disk_error("a file of replies can't be kept", RunDirectoryError):
-            into.write(chunk)
-    return Reply(response.status, {}, b"")
 
 
 def _closed_before_reply(error: Exception) -> bool:

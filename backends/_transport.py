@@ -1,6 +1,7 @@
 """The seam to the network: bytes out, bytes in, one reply a request, failures as values.
 
-Endpoints are reached by `backends._aiohttp_transport`, which back-ends do not know.
+Endpoints are reached by `backends._aiohttp_transport`, hosted ones by `backends.openai.transport`.
+Backends know neither.
 
 A network that has gone silent is told from a server that takes its time. A reply may take minutes,
 so that nothing comes says nothing about the server. Its kernel answers TCP's own questions
@@ -199,6 +200,8 @@ INTERVAL_S: Final = 3
 PROBES: Final = 3
 SILENT_S: Final = float(IDLE_S + INTERVAL_S * PROBES)
 """A server that has answered nothing for so long, not even a probe, is out of reach."""
+UNREAD_S: Final = 20
+"""With TCP_USER_TIMEOUT: data that the other side does not take for so long ends a connection."""
 
 UNREACHABLE: Final = frozenset(
     (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
@@ -240,6 +243,13 @@ def keepalive_options() -> list[Option]:
     )
     known = [(socket.IPPROTO_TCP, name, value) for name, value in wanted if name is not None]
     return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *known]
+
+
+def all_options() -> list[Option]:
+    """Those and TCP_USER_TIMEOUT, for clients whose sockets can't be looked at."""
+    name = getattr(socket, "TCP_USER_TIMEOUT", None)
+    unread = [] if name is None else [(socket.IPPROTO_TCP, name, UNREAD_S * 1000)]
+    return [*keepalive_options(), *unread]
 
 
 def set_options(sock: Socket, options: list[Option]) -> None:

@@ -36,7 +36,6 @@ Handler = Callable[[argparse.Namespace], int]
 _ALLOCATOR = ("_RJEM_MALLOC_CONF", "dirty_decay_ms:20,muzzy_decay_ms:0")
 # Objects between searches for cycles; nearly all live on. The default of 700 takes 0.2 s more.
 _COLLECT_EVERY = (20_000, 20, 20)
-_MAX_PORT = 65_535
 
 
 def entry() -> None:

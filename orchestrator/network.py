@@ -207,7 +207,7 @@ log = logging.getLogger(__name__)
 
 
 def proxy_of(base_url: str) -> str | None:
-    """The proxy that `HTTP_PROXY`, `HTTPS_PROXY` or `ALL_PROXY` names for a server; None for none.
+    """The proxy that `HTTP_PROXY` or `HTTPS_PROXY` names for a server; None for none.
 
     Servers on this machine or in a private network are always reached without one, and so are
     those that `NO_PROXY` lists.
@@ -218,13 +218,11 @@ def proxy_of(base_url: str) -> str | None:
     parts = urlsplit(base_url)
     if is_private(base_url) or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
-    named = getproxies()
-    found = named.get(parts.scheme) or named.get("all")
+    found = getproxies().get(parts.scheme)
     if found is None:
         return None
-    if urlsplit(found).scheme not in ("http", "https"):
-        said = "ignoring the proxy for %s: only http:// and https:// proxies are supported"
-        log.warning(said, parts.hostname)
+    if urlsplit(found).scheme != "http":
+        log.warning("ignoring the proxy for %s: only http:// proxies are supported", parts.hostname)
         return None
     return found
 

@@ -365,6 +365,22 @@ def unparseable(said: str) -> Failure:
     return Failure("unparseable", said, permanent=True)
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """One model in a ranking that forms.
+
+    Attributes:
+        model: Its name.
+        rating: Elo scale, mean 1000; None where the model can't be placed.
+        half_width: Of its interval over prompts; None while there is none.
+        n_prompts: Prompts on which it was compared.
+    """
+
+    model: str
+    rating: float | None
+    half_width: float | None
+    n_prompts: int
+
+
 class Unit(msgspec.Struct, frozen=True):
     """The unit of evaluation: an item, the models compared, and the judge."""
 

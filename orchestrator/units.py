@@ -192,12 +192,13 @@ class Plan:
         given: Of the models whose answers exist already.
         clusters: Shape (items,), the cluster of each item as a number; None where each item stands
             alone. What is asked does not depend on it, save by a stopping rule.
+        is_new: Shape (items,), whether no item before asks the same; None where all differ.
 
     Raises:
         UsageError: If a method needs a part of an item that no item has.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what it is made of, by keyword)
         self,
         parts: Sequence[Part],
         items: Items,
@@ -206,10 +207,12 @@ class Plan:
         *,
         given: Mapping[str, Given] | None = None,
         clusters: NDArray[np.int32] | None = None,
+        is_new: NDArray[np.bool_] | None = None,
     ) -> None:
         self.parts = tuple(parts)
         self.items = items
         self.clusters = clusters
+        self.is_new = is_new
         for part in parts:
             _check_needs(part.kind, part.method, items)
         self.identities = dict(identities)

@@ -33,6 +33,7 @@ import orchestrator
 from orchestrator.contracts.method import schema_of
 from orchestrator.methods.pairwise_ranking import PairwiseRanking
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.records import Standing
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import frame
@@ -40,6 +41,7 @@ from orchestrator.report.progress import (
     ModelProgress,
     Pace,
     Progress,
+    RankingProgress,
 )
 from orchestrator.report.results import ranking_text
 from orchestrator.tables import Table
@@ -278,8 +280,17 @@ def _sample_events() -> Iterator[dict[str, Any]]:
             asks_joined=212,
             models=models,
             failures={"timeout": second // 10} if second >= 10 else {},
+            rankings=_sample_standings(second),
         )
         yield {"event": "progress", **msgspec.to_builtins(progress)}
+
+
+def _sample_standings(second: int) -> tuple[RankingProgress, ...]:
+    """Intervals that shrink as prompts come."""
+    width = 300 / max(1, second) ** 0.5
+    strengths = (("expert", 1120.0), ("apprentice", 1010.0), ("novice", 870.0))
+    standings = tuple(Standing(name, at, width, 2 * second) for name, at in strengths)
+    return (RankingProgress("pairwise_ranking", 2 * second, standings),) if second > 5 else ()
 
 
 def _sample_model(

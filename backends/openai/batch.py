@@ -21,7 +21,6 @@ from uuid import uuid4
 import msgspec
 from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_exponential
 
-from backends._aiohttp_transport import AiohttpTransport
 from backends._transport import Read, Reply
 from backends.openai import Openai
 from backends.openai.batch_files import (
@@ -34,9 +33,10 @@ from backends.openai.batch_files import (
     Work,
     request_line,
 )
+from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, ScoreAsk
 from orchestrator.backend import LOCAL, ROUTES_MISSING, Batch, Endpoint
-from orchestrator.errors import RunDirectoryError
+from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.records import REQUEST, SERVER, Choice, Failure, Generation, Scored
 from orchestrator.wire import failures
 
@@ -130,7 +130,7 @@ class BatchTransport:
         self,
         endpoint: Endpoint,
         exchange: Callable[[str], Exchange],
-        direct: AiohttpTransport | None,
+        direct: OpenaiTransport | None,
     ) -> None:
         self._model, self._secret = endpoint.model, endpoint.secret
         self._settings = endpoint.batch or Batch()
@@ -459,10 +459,19 @@ class BatchTransport:
 
 
 def batch_transport(endpoint: Endpoint) -> BatchTransport:
-    """Return the transport of a model that is asked in batches."""
+    """Return the transport of a model that is asked in batches.
+
+    Raises:
+        UsageError: If it can't be.
+    """
     if endpoint.base_url == LOCAL:
         folder = endpoint.batch.folder if endpoint.batch is not None else None
         exchange = Folder(Path(folder or "."))
         return BatchTransport(endpoint, lambda _: exchange, None)
-    direct = AiohttpTransport(endpoint)
+    if endpoint.hidden:
+        raise UsageError(
+            "batches are sent by the openai package, which logs headers and queries: none may come "
+            "from the environment"
+        )
+    direct = OpenaiTransport(endpoint)
     return BatchTransport(endpoint, partial(Service, direct, endpoint.secret), direct)

@@ -8,17 +8,16 @@ read, or that nobody asked for, is left out, and one that is missing is a failur
 import asyncio
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Final, TypeVar
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
+import openai
 
-from backends._aiohttp_transport import AiohttpTransport
 from backends._transport import Reply
+from backends.openai.transport import OpenaiTransport
 from orchestrator.disk import files
 from orchestrator.records import SERVER, Failure
 from orchestrator.wire import failures
@@ -32,6 +31,7 @@ _FILE_S: Final = 1800.0
 _PAGE: Final = 100
 # An endpoint whose pages go round must not be read for ever.
 _MOST_PAGES: Final = 1000
+_MOST_BYTES: Final = 8 << 30
 # Any other status means that replies may come: whoever takes it for an end pays twice.
 _ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
 _OK: Final = range(200, 300)
@@ -119,17 +119,20 @@ class Service:
         path: Of the requests; some endpoints have their routes right behind the address.
     """
 
-    def __init__(self, transport: AiohttpTransport, secret: str, path: str) -> None:
+    def __init__(self, transport: OpenaiTransport, secret: str, path: str) -> None:
         self._transport = transport
         self._secret = secret
         self._root = "/v1" if path.startswith("/v1/") else ""
 
     async def send(self, name: str, content: bytes, path: str) -> str | Failure:
         """Send a file for requests to `path`; return the batch's id."""
-        form = aiohttp.FormData({"purpose": "batch"}, default_to_multipart=True)
-        form.add_field("file", BytesIO(content), filename=f"{name}.jsonl")
-        reply = await self._transport.post_once(f"{self._root}/files", form, _FILE_S)
-        sent = self._read(reply, dict[str, Any])
+
+        async def upload(client: openai.AsyncOpenAI) -> Reply | Failure:
+            files = client.files.with_streaming_response
+            async with files.create(file=(f"{name}.jsonl", content), purpose="batch") as reply:
+                return await self._transport.whole(reply.http_response)
+
+        sent = self._read(await self._transport.ask(self._root, upload, _FILE_S), dict[str, Any])
         if isinstance(sent, Failure):
             return sent
         if not isinstance(sent.get("id"), str):
@@ -174,10 +177,18 @@ class Service:
 
     async def fetch(self, source: str, into: BinaryIO) -> Failure | None:
         """Write a file of replies to another; return why it can't be had."""
-        path = f"{self._root}/files/{quote(source, safe='')}/content"
-        reply = await self._transport.fetch(path, into, _FILE_S)
-        is_here = isinstance(reply, Reply) and reply.status in _OK
-        return None if is_here else self._failure(reply)
+
+        async def copy(client: openai.AsyncOpenAI) -> None:
+            into.seek(0)
+            into.truncate()
+            async with client.files.with_streaming_response.content(source) as reply:
+                async for chunk in reply.iter_bytes(1 << 20):
+                    if into.tell() > _MOST_BYTES:
+                        raise OSError(f"more than {_MOST_BYTES:,} bytes of replies")
+                    into.write(chunk)
+
+        failed = await self._transport.ask(self._root, copy, _FILE_S)
+        return None if failed is None else self._failure(failed)
 
     async def cancel(self, number: str) -> Failure | None:
         """End a batch as soon as may be; what was answered until then is paid and read."""

@@ -46,7 +46,7 @@ from orchestrator.statistics.correlation import (
     partial_correlation,
 )
 from orchestrator.statistics.means import clustered_mean
-from orchestrator.statistics.resampling import JACKKNIFE, Resampling
+from orchestrator.statistics.resampling import JACKKNIFE
 from orchestrator.statistics.results import Estimate
 from orchestrator.tables import measured, with_interval
 
@@ -295,7 +295,7 @@ def _categories(scores: Sequence[Score], context: Context, kind: Kind) -> Iterat
 
 def _orders(scores: Sequence[Score], context: Context) -> Iterator[Table]:
     """The order of the models by each score's mean against their order by mean gold."""
-    resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
+    resampling = context.resampling()
     rows: list[list[Cell]] = []
     for joined in scores:
         means = joined.points.group_by("model", maintain_order=True).agg(
@@ -327,7 +327,7 @@ def _orders(scores: Sequence[Score], context: Context) -> Iterator[Table]:
 
 def _compared(scores: Sequence[Score], context: Context, baseline: ScoreRef | None) -> Table:
     """Every two scores on the same answers, by each kind, signs turned to 'more is better'."""
-    resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
+    resampling = context.resampling()
     pairs = list(combinations(scores, 2))
     if baseline is not None:
         name = f"{baseline.method}.{baseline.column}"

@@ -21,6 +21,7 @@ from orchestrator.frames import (
     names_of,
     slices_of,
 )
+from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.results import checked_level
 from orchestrator.statistics.trust import Trust
 
@@ -167,6 +168,10 @@ class Context(msgspec.Struct, frozen=True):
     def rng(self) -> np.random.Generator:
         """A fresh generator, the same at every call: tables do not depend on their order."""
         return np.random.default_rng(self.seed)
+
+    def resampling(self, n: int | None = None) -> Resampling:
+        """Resamples of prompts, `n` of them where given, at the confidence level."""
+        return Resampling(n or self.n_resamples, self.rng(), self.confidence_level)
 
     @property
     def own(self) -> Source:

@@ -257,15 +257,16 @@ def order_decisions(rows: pl.DataFrame, order: str) -> Floats:
     """Return the decision of each row in one order: 1 for A, -1 for B, 0 for a tie.
 
     It is the likeliest verdict; of a row without a distribution, the side that it prefers. `order`
-    is `p_ab` or `p_ba`; levels run from A to B.
+    is `p_ab` or `p_ba`; levels run from A to B, and an even number of them has none for a tie.
     """
-    levels = pl.col(order)
-    half = levels.list.len() // 2
+    levels, name = pl.col(order), order.replace("p", "prefer_a", 1)
+    half, is_odd = levels.list.len() // 2, levels.list.len() % 2 == 1
+    side = pl.col(name) if name in rows.columns else pl.lit(None)
     masses = rows.select(
         levels.list.head(half).list.sum().alias("better"),
-        levels.list.get(half, null_on_oob=True).alias("tie"),
+        pl.when(is_odd).then(levels.list.get(half, null_on_oob=True)).otherwise(0.0).alias("tie"),
         levels.list.tail(half).list.sum().alias("worse"),
-        (pl.col(order.replace("p", "prefer_a", 1)).cast(pl.Float64) - 0.5).alias("preferred"),
+        (side.cast(pl.Float64) - 0.5).alias("preferred"),
     )
     better, tie, worse, preferred = (
         masses[name].to_numpy().astype(np.float64) for name in masses.columns

@@ -21,7 +21,7 @@ from orchestrator.disk import columnar
 from orchestrator.judgment.pointwise import compare_scores, score_table
 from orchestrator.ranking.cells import good_rows, numbered, numbers_of, order_words, packed
 from orchestrator.records import Floats, Ints
-from orchestrator.statistics.judgments import TIE
+from orchestrator.statistics.judgments import TIE, davidson
 from orchestrator.statistics.means import levelled
 from orchestrator.statistics.prompt_sums import Pairs, PromptSums, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
@@ -32,6 +32,7 @@ POINTWISE: Final = (
 )  # fmt: skip
 PAIRWISE: Final = (
     "mode_pre", "mode_post", "median_pre", "median_post", "mean_pre", "mean_post", "margin",
+    "davidson",
 )  # fmt: skip
 SCORES: Final = "mean_scores"
 """Mean score of A's answer minus that of B's, each averaged over both orders: of methods that score
@@ -59,6 +60,7 @@ WORDS: Final = {
     "mean_post": "mean, post",
     SCORES: "mean of scores",
     "margin": "margin of traces",
+    "davidson": "Davidson",
 }
 UNIT: Final = ("item", *OVER, "turn", "judge", "model_a", "model_b")
 COLUMNS: Final = (
@@ -193,10 +195,8 @@ def preferences(rows: pl.DataFrame) -> Preferences:
     """Preferences of the rows of a pointwise or of a pairwise method."""
     if "model" in rows.columns:
         return _from_scores(rows, [good_rows(rows)["p"]])
-    if "traces" in rows.columns and (rows["traces"].list.sum() > 0).any():
-        traces = pl.col("traces").list
-        margin = (traces.first() - traces.last()) / traces.sum()
-        rows = rows.with_columns(margin=margin.fill_null(np.nan))
+    if "traces" in rows.columns:
+        rows = _with_traces(rows)
     known: list[str] = [name for name in PAIRWISE if name in rows.columns]
     if {"score_a", "score_b"} <= set(rows.columns):
         rows = rows.with_columns((pl.col("score_a") - pl.col("score_b")).alias(SCORES))
@@ -224,6 +224,20 @@ def preferences(rows: pl.DataFrame) -> Preferences:
         "mean_pre",
         len(rows) - len(used),
     )
+
+
+def _with_traces(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the margin of each pair's traces and Davidson's preference, where there are any."""
+    told = (rows["traces"].list.sum() > 0).fill_null(value=False)
+    if not told.any():
+        return rows
+    found = np.full((2, len(rows)), np.nan)
+    for judge in rows.filter(told)["judge"].unique(maintain_order=True):
+        at = (told & rows["judge"].eq_missing(judge)).to_numpy()
+        counts = _matrix(rows["traces"].filter(pl.Series(at)))
+        found[0, at] = (counts[:, 0] - counts[:, 2]) / counts.sum(axis=1)
+        found[1, at] = davidson(counts)[0]
+    return rows.with_columns(margin=pl.Series(found[0]), davidson=pl.Series(found[1]))
 
 
 def decisions_of(context: Context) -> Preferences:

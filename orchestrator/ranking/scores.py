@@ -32,7 +32,7 @@ from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.correlation import Correlation, correlate
-from orchestrator.statistics.resampling import JACKKNIFE, Resampling, bootstrapped
+from orchestrator.statistics.resampling import JACKKNIFE, bootstrapped
 from orchestrator.tables import (
     Cell,
     Column,
@@ -431,7 +431,7 @@ class Estimates:
                 known["value"].to_numpy().astype(np.float64),
                 codes(known[CLUSTER]) if len(known) else np.zeros(0, np.int64),
                 self._statistic.of,
-                Resampling(context.n_resamples, context.rng(), context.confidence_level),
+                context.resampling(),
             )
             missing = len(rows) - len(known)
             lines.append([str(model), without_n(measured(found)), len(known), missing])

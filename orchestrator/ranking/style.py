@@ -111,7 +111,7 @@ def placed(found: Preferences, styles: pl.DataFrame) -> Preferences:
     """
     answers = styles.select(_KEYS)
     asked = (
-        found.rows.select("item", "turn", model=f"model_{side}").cast(dict(answers.schema))
+        found.rows.select("item", "turn", model=f"model_{side}").cast(answers.schema)
         for side in ("a", "b")
     )
     of_answer = codes(packed(pl.concat([answers, *asked]), _KEYS))

@@ -13,13 +13,17 @@ from orchestrator.columns import RowRoles
 from orchestrator.contracts.context import Frames, role_slices, roles_in, there
 from orchestrator.frames import CATEGORIES, names_of
 from orchestrator.ranking.judged import Table, order_decisions
-from orchestrator.records import Ints
+from orchestrator.records import Ints, Row
 from orchestrator.statistics.results import Thresholds
 from orchestrator.statistics.trust import (
+    Counts,
+    Ground,
     Judgments,
     OfModel,
     Trust,
     assess,
+    counted,
+    grounds,
 )
 
 _MASSES: Final = ("coverage", "coverage_ab", "coverage_ba")
@@ -30,6 +34,14 @@ _READ: Final = (
 )  # fmt: skip
 _OTHERS: Final = ("method", "item", "status", "cause")
 _MODELS: Final = ("model", "model_a", "model_b")
+_LEVELS: Final = pl.List(pl.Float64())
+# Columns of rows that come in, besides the judge.
+_COMING: Final[Mapping[str, pl.DataType]] = {
+    "status": pl.String(), "parsed": pl.Boolean(), "same_text": pl.Boolean(),
+    "winner_ab": pl.String(), "winner_ba": pl.String(), "p_ab": _LEVELS, "p_ba": _LEVELS,
+    "prefer_a_ab": pl.Float64(), "prefer_a_ba": pl.Float64(),
+    "coverage_ab": pl.Float64(), "coverage_ba": pl.Float64(),
+}  # fmt: skip
 
 
 def thresholds_of(settings: Mapping[str, Any]) -> Thresholds:
@@ -143,6 +155,70 @@ def of_rows(
         trust = assess(judge, judgments, thresholds, confidence_level)
         found[method] = (*found.get(method, ()), trust)
     return found
+
+
+class Tally:
+    """Counts of a judge's judgments while they come in, in memory that does not grow with them."""
+
+    def __init__(self, n_clusters: int, thresholds: Thresholds) -> None:
+        self._thresholds = thresholds
+        self._decided = np.zeros(n_clusters)
+        self._flipped = np.zeros(n_clusters)
+        self._n_readings = self._n_low = self._n_pairs = self._n_units = self._n_missing = 0
+
+    def add(self, rows: pl.DataFrame, clusters: Ints) -> None:
+        """Add rows of this judge.
+
+        Clusters have shape (rows,): numbers in 0 to `n_clusters` - 1.
+        """
+        judgments = _judgments(_numbers(rows), clusters)
+        new = counted(judgments, self._thresholds)
+        self._n_readings += new.n_readings
+        self._n_low += new.n_low
+        self._n_pairs += new.n_pairs
+        self._n_units += new.n_units
+        self._n_missing += new.n_missing
+        products = judgments.decision_ab * judgments.decision_ba
+        np.add.at(self._decided, judgments.clusters[products != 0], 1)
+        np.add.at(self._flipped, judgments.clusters[products < 0], 1)
+
+    def add_rows(
+        self, judge: str, rows: Sequence[tuple[int, Row]], columns: Mapping[str, str]
+    ) -> None:
+        """Add rows of this judge as they come, each with the number of its cluster.
+
+        `columns` are the names of the rows' columns, by the names that the rule knows them by.
+        """
+        series = [pl.Series("judge", [judge] * len(rows), pl.String())]
+        for name, dtype in _COMING.items():
+            if name not in columns:
+                continue
+            values = [row.get(columns[name]) for _, row in rows]
+            widths = {len(value) if isinstance(value, list) else -1 for value in values}
+            if dtype == _LEVELS and len(widths) == 1 and min(widths) > 0:
+                # Lists of one length, as they are save where a unit failed, are read at once.
+                series.append(pl.Series(name, np.array(values, np.float64)).arr.to_list())
+            else:
+                series.append(pl.Series(name, values, dtype))
+        self.add(pl.DataFrame(series), np.array([cluster for cluster, _ in rows], np.int64))
+
+    def grounds(self, confidence_level: float) -> tuple[Ground, ...]:
+        """Return the findings against the judge so far, as reports would.
+
+        Raises:
+            StatisticsError: If the level is not in (0, 1).
+        """
+        met = self._decided > 0
+        counts = Counts(
+            n_readings=self._n_readings,
+            n_low=self._n_low,
+            n_pairs=self._n_pairs,
+            decided=self._decided[met],
+            flipped=self._flipped[met],
+            n_units=self._n_units,
+            n_missing=self._n_missing,
+        )
+        return grounds(counts, self._thresholds, confidence_level)
 
 
 def _numbers(rows: pl.DataFrame) -> pl.DataFrame:

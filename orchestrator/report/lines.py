@@ -6,17 +6,22 @@ from typing import Final, TextIO
 import msgspec
 
 from orchestrator import numbers
+from orchestrator.records import Standing
 from orchestrator.report.progress import (
     ModelProgress,
     Pace,
     Progress,
+    RankingProgress,
     Rates,
     foremost,
 )
 from orchestrator.report.text import isolated, own_words, safe_line, safe_name
+from orchestrator.tables import counted_words
 
 # A plain log gets a line this often while nothing changes its state, seconds.
 _LINE_S: Final = 10.0
+# And one for the ranking that forms.
+_RANKING_S: Final = 60.0
 _NAME_WIDTH: Final = 40
 # Models in a line.
 _MAX_MODELS: Final = 8
@@ -38,6 +43,7 @@ class PlainPainter:
         self._paused = False
         self._last: Progress | None = None
         self._last_line_s = 0.0
+        self._last_ranking_s = 0.0
 
     def start(self, title: str, total: int) -> None:
         """The heading."""
@@ -97,6 +103,17 @@ class PlainPainter:
             parts.append(f"and {numbers.counted(left, 'more model')}")
         at = f"[{numbers.clock(progress.elapsed_s)}] "
         self._write(at + _SEPARATOR.join(parts))
+        if progress.elapsed_s - self._last_ranking_s >= _RANKING_S:
+            self._last_ranking_s = progress.elapsed_s
+            for ranking in progress.rankings:
+                self._write(at + self._ranking(ranking))
+
+    def _ranking(self, ranking: RankingProgress) -> str:
+        names = (ranking.method, *(one.model for one in ranking.standings))
+        method, *models = (_name(name, ascii_only=self._ascii_only) for name in names)
+        parts = [f"{method} {ranking_words(ranking, ascii_only=self._ascii_only)}"]
+        pairs = zip(models, ranking.standings, strict=True)
+        return _SEPARATOR.join(parts + [f"{model} {standing(one)}" for model, one in pairs])
 
     def _model(self, model: ModelProgress) -> str:
         name = _name(model.name, ascii_only=self._ascii_only)
@@ -141,6 +158,28 @@ def rate_parts(rates: Rates) -> list[str]:
         f"{numbers.speed(tokens_in)} tokens/s in",
         f"{numbers.speed(tokens_out)} out",
     ]
+
+
+def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:
+    """Describe the basis of a forming ranking; first of all, judges that are not to be trusted."""
+    words = f"after {counted_words(ranking.n_prompts, ranking.n_clusters)}"
+    if ranking.untrusted:
+        names = (
+            _name(judge, ascii_only=ascii_only) if judge else "the judge"
+            for judge in ranking.untrusted
+        )
+        pairs = zip(names, ranking.reasons, strict=True)
+        said = "; ".join(map(" ".join, pairs))
+        words = f"untrusted ({said}), {words}"
+    return f"{words}, ± not adjusted for stopping" if ranking.stops_early else words
+
+
+def standing(one: Standing) -> str:
+    """A rating with its 95 % interval."""
+    rating = numbers.UNDEFINED if one.rating is None else numbers.count(round(one.rating))
+    return (
+        rating if one.half_width is None else f"{rating} ± {numbers.count(round(one.half_width))}"
+    )
 
 
 class JsonPainter:

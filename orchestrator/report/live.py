@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator import numbers
-from orchestrator.report.lines import rate_parts, unit_parts
+from orchestrator.report.lines import ranking_words, rate_parts, standing, unit_parts
 from orchestrator.report.page import (
     ACCENT,
     BAD,
@@ -26,7 +26,7 @@ from orchestrator.report.page import (
     make_console,
     paged,
 )
-from orchestrator.report.progress import ModelProgress, Pace, Progress, foremost
+from orchestrator.report.progress import ModelProgress, Pace, Progress, RankingProgress, foremost
 from orchestrator.report.text import is_quiet, safe_line, write_to
 
 _EVERY_S: Final = 10.0
@@ -214,7 +214,11 @@ def _above(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[T
 
 
 def _below(page: Page, progress: Progress) -> Iterator[Text]:
-    """The lines below the models: failures, and what Ctrl-C does."""
+    """The lines below the models: rankings that form, failures, and what Ctrl-C does."""
+    rankings = [page.flow(_ranking_parts(page, ranking)) for ranking in progress.rankings]
+    few = None if page.height is None else max(1, page.height // (2 * _MAX_LINES))
+    for lines in rankings[:few]:
+        yield from _first(page, lines)
     if progress.failures:
         order = sorted(progress.failures.items(), key=lambda pair: (-pair[1], pair[0]))
         causes = (f"{cause} {numbers.count(n)}" for cause, n in order)
@@ -281,6 +285,17 @@ def _stage_parts(page: Page, progress: Progress) -> list[Text | str]:
         name = page.name(stage.name, page.width // 2, FAINT)
         parts.append(Text.assemble(name, page.cell(ended, FAINT), page.cell(failed, BAD)))
     return parts
+
+
+def _ranking_parts(page: Page, ranking: RankingProgress) -> list[Text | str]:
+    names = page.width // 2
+    style = f"{HEADING} {BAD}" if ranking.untrusted else FAINT
+    after = page.words(f" {ranking_words(ranking, ascii_only=page.ascii_only)}", style)
+    parts: list[Text | str] = [Text.assemble(page.name(ranking.method, names, HEADING), after)]
+    return parts + [
+        Text.assemble(page.name(one.model, names), " ", page.cell(standing(one)))
+        for one in ranking.standings
+    ]
 
 
 def _models(

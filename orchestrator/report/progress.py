@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.records import Failure
+from orchestrator.records import Failure, Standing
 
 TROUBLED: Final = ("down", "dead")
 """States of a model that is out of reach."""
@@ -125,6 +125,30 @@ class StageProgress(msgspec.Struct, frozen=True):
     failed: int = 0
 
 
+class RankingProgress(msgspec.Struct, frozen=True):
+    """The ranking of one method so far, over the prompts that this call finished.
+
+    Attributes:
+        method: Its name in the recipe.
+        n_prompts: Prompts whose judgments are all there.
+        standings: Best first.
+        stops_early: Whether a stopping rule chooses what is asked, for which the intervals do not
+            allow.
+        untrusted: Judges that by their judgments so far can't be trusted, by the rule of the
+            reports: with one of them the ranking means nothing.
+        n_clusters: Clusters that the prompts are in; None where each stands alone.
+        reasons: Of each of `untrusted`, what speaks against it.
+    """
+
+    method: str
+    n_prompts: int
+    standings: tuple[Standing, ...]
+    stops_early: bool = False
+    untrusted: tuple[str, ...] = ()
+    n_clusters: int | None = None
+    reasons: tuple[str, ...] = ()
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The run at one moment.
 
@@ -149,6 +173,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         failures: Units that failed in this call by cause.
         stopping: Why the run is stopping; empty while it is not.
         paused: Whether it sends nothing until it is told to go on.
+        rankings: Of the methods that compare models, as they form.
         money: Spent by all calls of this run; None where no model has a price.
         at_least: Whether `money` lacks tokens that a server did not say.
     """
@@ -172,6 +197,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     failures: dict[str, int] = {}
     stopping: str = ""
     paused: bool = False
+    rankings: tuple[RankingProgress, ...] = ()
     money: float | None = None
     at_least: bool = False
 

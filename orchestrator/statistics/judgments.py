@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import scipy
 
 from orchestrator.errors import StatisticsError
 from orchestrator.records import Bools, Floats, Ints
@@ -116,6 +117,87 @@ def position_effects(
         half_flip_rate=share((one != two) & (one * two == 0)),
         consistency=share(one == two),
     )
+
+
+_SPREAD: Final = 2.0
+_REACH: Final = 10.0
+_BOUNDS: Final = ((-6.0, 3.0), (-20.0, 20.0))
+_NEWTON_STEPS: Final = 3
+_DIFFERENCE: Final = 1e-4
+
+
+def davidson(counts: Floats) -> tuple[Floats, float, float]:
+    """Fit Davidson's model of ties to the verdicts of several traces on each of n pairs.
+
+    Within pair k each trace is a draw of its own, by the log-odds d_k between its answers:
+
+        P(better) : P(tie) : P(worse) = exp(d_k / 2) : nu : exp(-d_k / 2),   d_k ~ N(0, sigma^2)
+
+    nu and sigma are of all pairs: the maximum of the likelihood with every d_k integrated out, and
+    Rayleigh's density of scale 2 on sigma, which holds it finite and above 0. The model says how
+    far to believe the margin of a pair's traces, at which its own likelihood is greatest.
+
+    Source: Davidson 1970 (doi:10.1080/01621459.1970.10481082); over traces of a judge that thinks,
+    with labels, Dadkhahi et al. 2025 (arXiv 2512.03019).
+
+    Args:
+        counts: Shape (n, 3): verdicts for the first answer, for neither, for the second.
+
+    Returns:
+        E[P(better) - P(worse)] of each pair, shape (n,), nu and sigma; of ties alone 0, inf and 0.
+
+    Raises:
+        StatisticsError: If the shape is another, a count is negative, or a pair has none.
+    """
+    if counts.ndim != 2 or counts.shape[1] != 3 or not len(counts):
+        raise StatisticsError(f"counts of verdicts need shape (n, 3), got {counts.shape}")
+    sizes = counts.sum(axis=1)
+    if not np.isfinite(counts).all() or counts.min() < 0.0 or sizes.min() <= 0.0:
+        raise StatisticsError(
+            "counts must be finite and not negative, with a verdict for each pair"
+        )
+    n_ties, every = float(counts[:, 1].sum()), float(sizes.sum())
+    if n_ties == every:
+        return np.zeros(len(counts)), np.inf, 0.0
+    # What the likelihood depends on, apart from the number of all ties.
+    cases, of_case, weights = np.unique(
+        np.column_stack((counts[:, 0] - counts[:, 2], sizes)),
+        axis=0, return_inverse=True, return_counts=True,
+    )  # fmt: skip
+
+    def fitted(at: Floats) -> tuple[float, Floats, Floats]:
+        """Return -log likelihood a pair, its derivatives, and E[P(better) - P(worse)] of cases."""
+        sigma, log_nu = float(np.exp(at[0])), float(at[1]) if len(at) > 1 else -np.inf
+        # The trapezoidal rule is exact to rounding where its steps are as fine as this.
+        step = min(0.2, 0.5 * sigma, 1.0 / float(np.sqrt(sizes.max())))
+        gaps = step * np.arange(-(n := int(_REACH * sigma / step)), n + 1.0)
+        sides = 0.5 * np.abs(gaps) + np.log1p(np.exp(-np.abs(gaps)))
+        total, squares = np.logaddexp(sides, log_nu), (gaps / sigma) ** 2
+        logs = 0.5 * cases[:, :1] * gaps - cases[:, 1:] * total - 0.5 * squares
+        chances = scipy.special.softmax(logs, axis=1)
+        likelihood = weights @ (scipy.special.logsumexp(logs, axis=1) + np.log(step / sigma))
+        likelihood += (n_ties * log_nu if n_ties else 0.0) + at[0] - 0.5 * (sigma / _SPREAD) ** 2
+        by_sigma = weights @ (chances @ squares - 1.0) + 1.0 - (sigma / _SPREAD) ** 2
+        by_nu = n_ties - weights @ (cases[:, 1] * (chances @ np.exp(log_nu - total)))
+        slopes = np.array([by_sigma, by_nu])[: len(at)]
+        preferred = chances @ (np.exp(sides - total) * np.tanh(0.5 * gaps))
+        return float(-likelihood / len(counts)), -slopes / len(counts), preferred
+
+    def loss(at: Floats) -> tuple[float, Floats]:
+        return fitted(at)[:2]
+
+    start: Floats = np.array([0.0, np.log(2.0 * n_ties / (every - n_ties))] if n_ties else [0.0])
+    bounds = list(_BOUNDS[: len(start)])
+    found: Floats = scipy.optimize.minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds
+    ).x
+    for _ in range(_NEWTON_STEPS):
+        moved = found + _DIFFERENCE * np.eye(len(found)), found - _DIFFERENCE * np.eye(len(found))
+        ahead, behind = (np.array([fitted(one)[1] for one in side]) for side in moved)
+        step = np.linalg.solve((ahead - behind) / (2.0 * _DIFFERENCE), fitted(found)[1])
+        found = found - np.clip(step, -0.1, 0.1)
+    nu = float(np.exp(found[1])) if n_ties else 0.0
+    return fitted(found)[2][of_case.reshape(-1)], nu, float(np.exp(found[0]))
 
 
 # Calibration of stated probabilities.

@@ -1,29 +1,34 @@
-"""Ratings of models, and which of them can be told apart.
+"""Ratings of models, which of them can be told apart, and ratings while judgments still come.
 
 One test decides on each pair of models (`field`, `bounded_mean`), all pairs together (`multiple`).
 Intervals are its inversion, and ranks count its decisions: no two of them can contradict each
 other. `docs/statistics.md` says why, and how often they hold.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 
 from orchestrator.errors import StatisticsError
-from orchestrator.records import Bools, Floats, Ints
+from orchestrator.records import Bools, Floats, Ints, Standing
+from orchestrator.statistics import student
 from orchestrator.statistics.bounded_mean import least_units
 from orchestrator.statistics.bradley_terry import (
     ELO_SCALE,
     describe_gaps,
     fit_bradley_terry,
+    grounded,
+    laplacian_of,
     to_elo,
 )
 from orchestrator.statistics.field import EQUAL, Field, field_of
 from orchestrator.statistics.multiple import adjusted
 from orchestrator.statistics.prompt_sums import PromptSums
 from orchestrator.statistics.results import Interval, checked_level, interval_or_none
+from orchestrator.statistics.student import N_POWERS, factor_from_powers, from_powers
 
 METHOD: Final = "Bradley-Terry; intervals by Gaffke's test of bounded means over prompts"
 
@@ -191,3 +196,192 @@ def _bounds(field: Field, n_prompts: Ints, level: float) -> tuple[Floats, Floats
     known = np.flatnonzero(is_known & (n_prompts >= least_units(1.0 - level)))
     low[known], high[known] = field.ratings(known, 1.0 - level)
     return to_elo(low), to_elo(high)
+
+
+# Ratings while judgments still come: the sums that they need, in memory that does not grow.
+#
+# The sandwich covariance of Bradley-Terry strengths is linear in the second moments of each
+# prompt's wins and counts, so these moments are all that is kept. Prompts that belong together are
+# one cluster: its sums are kept until its last prompt has come. Ratings are those of `ratings.rate`
+# over the same prompts. Widths are Student's, for orientation while a run goes on: the test of the
+# final report needs every prompt's value, and decides nothing before.
+
+
+# A variance that is this share of what it is summed from, or less, is rounding.
+_ROUNDING: Final = 1e-13
+# Prompts whose moments are added up at once: one by one they would cost ten times as much.
+_TOGETHER: Final = 64
+
+
+class Forming:
+    """Sums of judgments of M models.
+
+    Attributes:
+        n_prompts: Prompts added so far that have a judgment.
+        n_clusters: Clusters that they are in; as many where each prompt stands alone.
+    """
+
+    def __init__(self, models: Sequence[str]) -> None:
+        self.models = tuple(models)
+        pairs = list(combinations(range(len(self.models)), 2))
+        self._column = {pair: i for i, pair in enumerate(pairs)}
+        self._first, self._second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        self._sum = np.zeros(2 * len(pairs))
+        self._moments = np.zeros((2 * len(pairs), 2 * len(pairs)))
+        self._own = [
+            (self._first == model) | (self._second == model) for model in range(len(self.models))
+        ]
+        # Of each model: prompts, clusters, and sums of powers of its comparisons by cluster.
+        self._n_prompts = np.zeros(len(self.models), dtype=np.int64)
+        self._n_clusters = np.zeros(len(self.models), dtype=np.int64)
+        self._powers = np.zeros((N_POWERS, len(self.models)))
+        self._of_all = np.zeros(N_POWERS)
+        self._waiting: list[tuple[int, int, float]] = []
+        self._n_waiting = 0
+        self._open: dict[int, Floats] = {}
+        self.n_prompts = 0
+        self.n_clusters = 0
+
+    def add_prompt(
+        self,
+        judgments: Iterable[tuple[int, int, float]],
+        cluster: int | None = None,
+        *,
+        is_new: bool = True,
+    ) -> None:
+        """All judgments of one prompt, each prompt once.
+
+        Each judgment has indices of two models, and P(first beats second) in [0, 1]; a prompt that
+        stands alone has no cluster. Where not `is_new`, the same was asked before, and it is not
+        counted.
+        """
+        cells: list[tuple[int, float]] = []
+        met: set[int] = set()
+        for first, second, preference in judgments:
+            is_ordered = first < second
+            column = self._column[(first, second) if is_ordered else (second, first)]
+            cells.append((column, preference if is_ordered else 1.0 - preference))
+            met.update((first, second))
+        if not cells:
+            return
+        self.n_prompts += is_new
+        for model in met:
+            self._n_prompts[model] += is_new
+        if cluster is not None:
+            if cluster not in self._open:
+                self._open[cluster] = np.zeros(self._sum.size)
+                self.n_clusters += 1
+            sums = self._open[cluster]
+            for column, won in cells:
+                sums[column] += won
+                sums[len(self._column) + column] += 1.0
+            return
+        self.n_clusters += 1
+        self._waiting += [(self._n_waiting, *cell) for cell in cells]
+        self._n_waiting += 1
+        if self._n_waiting == _TOGETHER:
+            self._add_up()
+
+    def end_cluster(self, cluster: int) -> None:
+        """No prompt of this cluster will come any more; it is forgotten."""
+        found = self._open.pop(cluster, None)
+        if found is not None:
+            self._add(found[None])
+
+    def _add_up(self) -> None:
+        """Add the prompts that wait to the sums."""
+        n_prompts, n_pairs = self._n_waiting, len(self._column)
+        cells = np.array(self._waiting, dtype=np.float64).reshape(-1, 3)
+        at = cells[:, 0].astype(np.int64) * n_pairs + cells[:, 1].astype(np.int64)
+        wins, counts = (
+            np.bincount(at, weights, n_prompts * n_pairs).reshape(n_prompts, n_pairs)
+            for weights in (cells[:, 2], np.ones(len(at)))
+        )
+        self._add(np.hstack([wins, counts]))
+        self._waiting.clear()
+        self._n_waiting = 0
+
+    def _add(self, values: Floats) -> None:
+        """Add wins and counts of clusters, shape (C, 2 pairs)."""
+        self._sum += values.sum(axis=0)
+        self._moments += values.T @ values
+        counts = values[:, len(self._column) :]
+        for model, own in enumerate(self._own):
+            sizes = counts[:, own].sum(axis=1)
+            self._n_clusters[model] += (sizes > 0).sum()
+            self._powers[:, model] += _powers(sizes)
+        self._of_all += _powers(counts.sum(axis=1))
+
+    def standings(self, confidence_level: float) -> list[Standing]:
+        """The models, best first; those that can't be placed last.
+
+        Raises:
+            StatisticsError: If the level is not in (0, 1).
+        """
+        level = checked_level(confidence_level)
+        self._add_up()
+        if not self._open:
+            return self._standings(level)
+        # What has come of clusters that are not whole counts as it is, for now.
+        names = ("_sum", "_moments", "_powers", "_of_all", "_n_clusters")
+        whole = {name: getattr(self, name) for name in names}
+        vars(self).update({name: part.copy() for name, part in whole.items()})
+        self._add(np.stack(list(self._open.values())))
+        try:
+            return self._standings(level)
+        finally:
+            vars(self).update(whole)
+
+    def _standings(self, level: float) -> list[Standing]:
+        n_models, n_pairs = len(self.models), len(self._column)
+        wins = np.zeros((n_models, n_models))
+        wins[self._first, self._second] = self._sum[:n_pairs]
+        wins[self._second, self._first] = self._sum[n_pairs:] - self._sum[:n_pairs]
+        strengths = fit_bradley_terry(wins).strengths
+        errors = self._errors(strengths)
+        dof = from_powers(self._powers, self._n_clusters)
+        quantiles = student.quantile(dof, level)
+        widths = np.where(self._n_clusters > 1, quantiles * errors * ELO_SCALE, np.nan)
+        found = zip(to_elo(strengths), self.models, widths, self._n_prompts, strict=True)
+        return [
+            Standing(
+                model,
+                float(rating) if np.isfinite(rating) else None,
+                float(width) if np.isfinite(width) and np.isfinite(rating) else None,
+                int(n),
+            )
+            for rating, model, width, n in sorted(
+                found, key=lambda one: (np.isnan(one[0]), -one[0], one[1])
+            )
+        ]
+
+    def _errors(self, strengths: Floats) -> Floats:
+        """Standard errors by `field.influences`, from the moments; nan where there are none."""
+        n_models, n_pairs = len(self.models), len(self._column)
+        placed = np.isfinite(strengths)
+        if self.n_clusters < 2 or placed.sum() < 2:
+            return np.full(n_models, np.nan)
+        theta = np.where(placed, strengths, 0.0)
+        inside = (placed[self._first] & placed[self._second]).astype(np.float64)
+        expected = 1.0 / (1.0 + np.exp(theta[self._second] - theta[self._first]))
+        # A prompt's score is this matrix times its wins and counts.
+        scores = np.zeros((n_models, 2 * n_pairs))
+        columns = np.arange(n_pairs)
+        scores[self._first, columns] = inside
+        scores[self._second, columns] = -inside
+        scores[:, n_pairs:] = -scores[:, :n_pairs] * expected
+        information = self._sum[n_pairs:] * inside * expected * (1.0 - expected)
+        weights = np.zeros((n_models, n_models))
+        weights[self._first, self._second] = weights[self._second, self._first] = information
+        bread = np.linalg.inv(grounded(laplacian_of(weights), placed))
+        moved = bread @ scores
+        variances = np.einsum("ik,kl,il->i", moved, self._moments, moved, optimize=True)
+        summed = np.abs(moved)
+        summed = np.einsum("ik,kl,il->i", summed, self._moments, summed, optimize=True)
+        factor = factor_from_powers(self._of_all, np.array(self.n_clusters))
+        is_known = placed & (variances > _ROUNDING * summed)
+        return np.sqrt(np.where(is_known, variances * factor, np.nan))
+
+
+def _powers(sizes: Floats) -> list[float]:
+    return [float((sizes**k).sum()) for k in range(1, N_POWERS + 1)]

@@ -254,6 +254,17 @@ def counted(judgments: Judgments, thresholds: Thresholds = DEFAULTS) -> Counts:
     )
 
 
+def grounds(
+    counts: Counts, thresholds: Thresholds = DEFAULTS, confidence_level: float = 0.95
+) -> tuple[Ground, ...]:
+    """Return the findings against a judge, by the rule of `assess`; empty where there are none.
+
+    Raises:
+        StatisticsError: If the level is not in (0, 1).
+    """
+    return _grounds(counts, _flips(counts, confidence_level), thresholds)
+
+
 def _grounds(counts: Counts, flips: Estimate, thresholds: Thresholds) -> tuple[Ground, ...]:
     n_readings, n_units = counts.n_readings, counts.n_units
     is_refused = _by_order(flips, counts.n_pairs, thresholds) == "not trusted"

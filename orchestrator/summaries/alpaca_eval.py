@@ -36,7 +36,6 @@ from orchestrator.statistics.length import (
     length_controlled_win_rate,
     standardised_length,
 )
-from orchestrator.statistics.resampling import Resampling
 from orchestrator.summaries._verdicts import OK
 
 # Difficulties of instructions and rows of gamed baselines, from files of the user's.
@@ -271,7 +270,7 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
             difficulties,
             gamed=controlled.gamed,
             prompts=prompts,
-            resampling=Resampling(n_resamples, context.rng(), context.confidence_level),
+            resampling=context.resampling(n_resamples),
         )
     except StatisticsError as error:
         return Measured(None, why=str(error))

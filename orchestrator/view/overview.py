@@ -1,13 +1,11 @@
 """The report and comparisons as plain data for the page: their elements and charts."""
 
-import importlib
 from collections.abc import Sequence
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.report.html import page
-from orchestrator.report.html.shell import can_draw, grid, template
+from orchestrator.report.html import page, shell
 from orchestrator.report.text import page_line
 from orchestrator.runner.api import compare
 from orchestrator.runner.interface.exporting import material
@@ -37,17 +35,9 @@ def sections(result: Result, parts: Sequence[page.Section]) -> dict[str, object]
 
 def drawings(parts: Sequence[page.Section]) -> dict[str, object]:
     """The charts of the report by the key of their figure; none where they can't be drawn."""
-    if not can_draw():
-        return {}
-    drawing = importlib.import_module("orchestrator.report.html.charts")
-    found: dict[str, object] = {}
-    for figure in (figure for part in parts for figure in part.figures):
-        chart = drawing.specification(figure)
-        if chart is not None:
-            picture = drawing.svg(chart, figure.key, page_line(figure.alternative))
-            # Shapes and text that we have just written
-            found[figure.key] = _tree(ET.fromstring(picture))  # noqa: S314
-    return found
+    figures = (figure for part in parts for figure in part.figures)
+    # Shapes and text that we have just written
+    return {key: _tree(ET.fromstring(svg)) for key, _, svg in shell.drawings(figures)}  # noqa: S314
 
 
 def compared(a: Result, b: Result) -> dict[str, object]:
@@ -56,11 +46,11 @@ def compared(a: Result, b: Result) -> dict[str, object]:
         found = compare(a, b, allow_code=a.allow_code)
     except OrchestratorError as error:
         return {"headline": [page_line(str(error))], "notes": [], "tables": tree_of("")}
-    draw = template("grid.html.j2").module.folded  # type: ignore[attr-defined]  # a macro
+    draw = shell.template("grid.html.j2").module.folded  # type: ignore[attr-defined]  # a macro
     return {
         "headline": [page_line(line) for line in found.headline],
         "notes": [page_line(line) for line in found.notes],
-        "tables": tree_of("".join(draw(grid(one, one.key), True) for one in found.tables)),  # noqa: FBT003
+        "tables": tree_of("".join(draw(shell.grid(one, one.key), True) for one in found.tables)),  # noqa: FBT003
     }
 
 

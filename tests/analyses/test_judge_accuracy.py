@@ -14,6 +14,7 @@ from orchestrator.judgment.pointwise import compare_scores, score_table
 from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
 from orchestrator.ranking.preferences import preferences
 from orchestrator.ranking.winners import JudgedWinner
+from orchestrator.statistics.judgments import davidson
 from tests.summaries import judged
 from tests.summaries.judged import around
 from tests.tables import lines
@@ -121,7 +122,7 @@ def test_missing_judgments_are_said_and_are_not_wrong():
 
 
 def test_traces_are_counted_beside_the_mean_of_their_distributions():
-    """The margin of several traces is an estimator of its own."""
+    """Davidson's model names the side of the margin, and believes more traces more."""
     counts = [[4.0, 0.0, 0.0], [3.0, 0.0, 1.0], [1.0, 2.0, 1.0], [1.0, 1.0, 2.0]]
     sides, rows = [], []
     for k, (item, right) in enumerate(RIGHT.items()):
@@ -143,15 +144,15 @@ def test_traces_are_counted_beside_the_mean_of_their_distributions():
     kept = truth != 0
     credit = np.mean(0.5 + 0.5 * np.sign(margin[kept]) * truth[kept])
     (line,) = lines(found["judge_accuracy.pairwise"])
-    assert line["margin of traces"] == pytest.approx(credit)
+    assert line["margin of traces"] == line["Davidson"] == pytest.approx(credit)
     errors = {one["estimator"]: one for one in lines(found["judge_accuracy.errors"])}
-    error = errors["margin of traces"]
-    expected = np.mean(0.25 * (margin[kept] - truth[kept]) ** 2)
-    assert error["mean squared error"].value == pytest.approx(expected)
-    assert error["minus that of the mode"].value is not None
+    for name, values in (("margin of traces", margin), ("Davidson", davidson(given)[0])):
+        expected = np.mean(0.25 * (values[kept] - truth[kept]) ** 2)
+        assert errors[name]["mean squared error"].value == pytest.approx(expected)
+        assert errors[name]["minus that of the mode"].value is not None
 
 
-def test_a_margin_is_of_traces_and_a_judge_that_does_not_reason_has_none():
+def test_each_judge_has_a_model_of_its_own_and_who_does_not_reason_has_none():
     def of(judge, traces):
         return [
             judged.pair_row(f"i{k}", "x", "y", judged.leaning(0.6), judged.leaning(0.4),
@@ -166,13 +167,12 @@ def test_a_margin_is_of_traces_and_a_judge_that_does_not_reason_has_none():
         return preferences(judged.pairs(rows).with_columns(pl.col("item").alias(n) for n in OVER))
 
     both = read([*of("s", sure), *of("u", unsure)])
-    assert both.estimators[-1:] == ("margin",)
+    assert both.estimators[-2:] == ("margin", "davidson")
     for judge, traces in (("s", sure), ("u", unsure)):
         (one,) = (found for name, found in both.by_judge() if name == judge)
-        given = np.array(traces)
-        assert one.values("margin") == pytest.approx((given[:, 0] - given[:, 2]) / 2.0)
+        assert one.values("davidson") == pytest.approx(davidson(np.array(traces))[0])
     plain = read(of("p", [None] * 4))
-    assert "margin" not in plain.estimators
+    assert "davidson" not in plain.estimators
     assert len(plain.rows) == 4
 
 

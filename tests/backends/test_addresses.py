@@ -11,11 +11,13 @@ from aiohttp import web
 from backends._aiohttp_transport import AiohttpTransport
 from backends._transport import Reply, whole
 from backends.openai import Config, OpenaiKind
+from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import GenerateAsk
 from orchestrator.backend import Endpoint, base_url_fault, server_address
 from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.runner.models.asking import Http, scan
 
+TRANSPORTS = (AiohttpTransport, OpenaiTransport)
 KEY = "sk-0123456789abcdef"
 PLACES = ("", "/v1", "/inference", "/v1beta/openai", "/api/paas/v4", "/api/v3", "/proxy/a/v1")
 TOKEN = {"token": "5", "logprob": -0.5, "bytes": [53], "top_logprobs": []}
@@ -89,11 +91,12 @@ async def asked(backend, n: int) -> list[Generation | Failure]:
     return [task.result() for task in tasks]
 
 
+@pytest.mark.parametrize("transport", ["auto", "aiohttp", "openai"])
 @pytest.mark.parametrize("end", ["", "/"])
 @pytest.mark.parametrize("place", PLACES)
-async def test_an_address_works_as_the_provider_prints_it(place, end):
+async def test_an_address_works_as_the_provider_prints_it(place, end, transport):
     async with provider(place) as (url, seen):
-        backend = OpenaiKind(Config()).connect(
+        backend = OpenaiKind(Config(transport=transport)).connect(
             Endpoint(base_url=f"{url}{place}{end}", model="m", api_key=KEY)
         )
         for _ in range(2):
@@ -152,11 +155,12 @@ async def test_models_are_listed_wherever_the_routes_stand(place):
     assert found.models == ("m",)
 
 
-async def test_a_query_goes_behind_the_route_and_azures_key_into_its_header():
+@pytest.mark.parametrize("kind", TRANSPORTS)
+async def test_a_query_goes_behind_the_route_and_azures_key_into_its_header(kind):
     place = "/openai/deployments/gpt/v1"
     async with provider(place) as (url, seen):
         address = server_address(f"{url}{place}/?api-version=2024-10-21")
-        transport = AiohttpTransport(Endpoint(base_url=address, model="m", api_key=KEY))
+        transport = kind(Endpoint(base_url=address, model="m", api_key=KEY))
         reply = await transport.post("/v1/chat/completions", json.dumps({}).encode(), 5.0, whole)
         assert isinstance(reply, Reply)
         assert reply.status == 200

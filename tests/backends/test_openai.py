@@ -7,7 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from backends import openai
+from backends._aiohttp_transport import AiohttpTransport
 from backends._transport import Reply
+from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance
 from orchestrator.records import (
@@ -28,15 +30,15 @@ PAIR = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)
 LETTERS = labels("A", "B", "C")
 
 
-@pytest.fixture
-async def connect():
+@pytest.fixture(params=["auto", "aiohttp", "openai"])
+async def connect(request):
     opened = []
 
     async def open_one(rules=None, path="/v1", **settings):
         manager = serving(rules, models=["m"], key="sk-1234")
         url, server = await manager.__aenter__()
         endpoint = Endpoint(base_url=url + path, model="m", api_key="sk-1234", timeout_s=5.0)
-        config = openai.Config(**settings)
+        config = openai.Config(transport=request.param, **settings)
         backend = openai.OpenaiKind(config).connect(endpoint)
         opened.append((backend, manager))
         return backend, server
@@ -183,9 +185,25 @@ async def test_a_model_that_is_not_there_is_told_with_the_nearest_name():
 
 
 @pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("http://127.0.0.1:8000", AiohttpTransport),
+        ("https://192.168.0.2/v1", AiohttpTransport),
+        ("http://gpu.example.com:8000", AiohttpTransport),
+        ("https://api.example.com/v1", OpenaiTransport),
+    ],
+)
+def test_auto_takes_the_cheaper_transport_on_this_network(url, kind):
+    backend = openai.OpenaiKind(openai.Config()).connect(
+        Endpoint(base_url=url, model="m", api_key="sk-1")
+    )
+    assert isinstance(vars(backend)["_transport"], kind)
+
+
+@pytest.mark.parametrize(
     "settings",
     [
-        {"transport": "openai"},
+        {"transport": "curl"},
         {"unknown": 1},
         {"top_logprobs": 0},
         {"extra_body": {"temperature": 1}},

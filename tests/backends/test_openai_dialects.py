@@ -19,7 +19,7 @@ PLAIN = GenerateAsk("x", MESSAGES, Sampling())
 
 @pytest.fixture
 async def connect():
-    async with connecting(openai, "openai", ["m", "reasoning-1"]) as open_one:
+    async with connecting(openai, "openai", ["m", "reasoning-1"], transport="openai") as open_one:
 
         async def backend_of(*named, **given):
             return (await open_one(*named, **given))[0]

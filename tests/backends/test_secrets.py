@@ -16,7 +16,8 @@ MESSAGES = (Message("user", "hi"),)
 BACKENDS = [
     (fake, fake.FakeKind.Config()),
     (embedded, embedded.EmbeddedKind.Config()),
-    (openai, openai.Config()),
+    (openai, openai.Config(transport="aiohttp")),
+    (openai, openai.Config(transport="openai")),
 ]
 
 

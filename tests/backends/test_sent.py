@@ -22,6 +22,7 @@ from backends import embedded, fake, llamacpp, openai, sglang, tgi, vllm
 from backends._aiohttp_transport import AiohttpTransport
 from backends._openai_compatible import TRIED
 from backends._transport import Reply, whole
+from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint, Provenance, answered, check_header, reward, with_query
 from orchestrator.errors import UsageError
@@ -41,6 +42,8 @@ MESSAGES = (Message("user", "What is 2 + 2?"),)
 LABELS = labels("A", "B", "C")
 KINDS: dict[str, tuple[ModuleType, str, dict[str, Any]]] = {
     "openai": (openai, "native", {}),
+    "openai by aiohttp": (openai, "native", {"transport": "aiohttp"}),
+    "openai by its package": (openai, "native", {"transport": "openai"}),
     "vllm": (vllm, "vllm_v2", {}),
     "sglang": (sglang, "sglang", {}),
     "tgi": (tgi, "tgi", {}),
@@ -217,24 +220,17 @@ async def test_what_a_probe_is_refused_by_is_said_without_secrets(status, locati
     assert n_asked == 1
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-@pytest.mark.parametrize("kind", [AiohttpTransport, Http])
-async def test_a_proxy_that_refuses_is_told_without_its_password(
-    kind, scheme, monkeypatch, authority
-):
-    ca_file, tls = authority
-
+@pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport, Http])
+async def test_a_proxy_that_refuses_is_told_without_its_password(kind, monkeypatch):
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
         writer.close()
 
-    ssl = tls if scheme == "https" else None
-    async with await asyncio.start_server(refuse, "127.0.0.1", 0, ssl=ssl) as server:
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        monkeypatch.setenv("HTTPS_PROXY", f"{scheme}://me:hunter2@127.0.0.1:{port}")
-        endpoint = Endpoint(base_url="https://models.example/v1", model="m", ca_file=ca_file)
-        client = kind(endpoint)
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:hunter2@127.0.0.1:{port}")
+        client = kind(Endpoint(base_url="https://models.example/v1", model="m"))
         if isinstance(client, Http):
             async with client:
                 said = (await client.get("/v1/models")).words
@@ -249,28 +245,31 @@ async def test_a_proxy_that_refuses_is_told_without_its_password(
     "name",
     ["Host", "content-length", "Transfer-Encoding", "Connection", "a b", "X:Y", "", "X\r\nY"],
 )
-def test_a_header_that_is_not_the_users_to_set_is_refused(name):
+@pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport])
+def test_a_header_that_is_not_the_users_to_set_is_refused(kind, name):
     with pytest.raises(ValueError, match="header"):
         check_header(name)
     with pytest.raises(UsageError):
-        AiohttpTransport(Endpoint(base_url="http://127.0.0.1:1", model="m", headers={name: "x"}))
+        kind(Endpoint(base_url="http://127.0.0.1:1", model="m", headers={name: "x"}))
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-B: c", "a\nb", "é", " xyz9", "", "\x00"])
-def test_a_value_that_would_break_a_head_is_refused_and_not_shown(value):
+@pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport])
+def test_a_value_that_would_break_a_head_is_refused_and_not_shown(kind, value):
     with pytest.raises(UsageError) as caught:
-        AiohttpTransport(Endpoint(base_url="http://127.0.0.1:1", model="m", headers={"X-A": value}))
+        kind(Endpoint(base_url="http://127.0.0.1:1", model="m", headers={"X-A": value}))
     assert not value.strip() or value not in str(caught.value)
 
 
 @pytest.mark.parametrize("spelled", ["Authorization", "authorization", "AUTHORIZATION"])
-async def test_a_header_that_shows_a_key_otherwise_goes_before_ours(spelled):
+@pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport])
+async def test_a_header_that_shows_a_key_otherwise_goes_before_ours(kind, spelled):
     async with serving([], models=["m"]) as (url, server):
         server.seen = []
         endpoint = Endpoint(
             base_url=url, model="m", api_key=KEY, headers={spelled: "Basic abc", "User-Agent": "u"}
         )
-        transport = AiohttpTransport(endpoint)
+        transport = kind(endpoint)
         assert isinstance(await transport.get("/health", 5.0), Reply)
         await transport.close()
         async with Http(endpoint) as http:
@@ -370,11 +369,12 @@ async def test_without_the_certificate_the_setting_is_named(kind, authority):
         assert "issuer certificate" in said
 
 
-async def test_a_certificate_of_another_host_is_not_trusted_for_its_authority(authority):
+@pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport])
+async def test_a_certificate_of_another_host_is_not_trusted_for_its_authority(kind, authority):
     ca_file, tls = authority
     async with serving([], tls=tls) as (url, _):
         named = url.replace("127.0.0.1", "localhost")
-        transport = AiohttpTransport(Endpoint(base_url=named, model="m", ca_file=ca_file))
+        transport = kind(Endpoint(base_url=named, model="m", ca_file=ca_file))
         found = await transport.post("/v1/x", b"{}", 5.0, whole)
         await transport.close()
     assert isinstance(found, Failure)

@@ -15,11 +15,13 @@ import pytest
 from backends import _transport
 from backends._aiohttp_transport import AiohttpTransport
 from backends._transport import whole
+from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
 from tests.nodes import Node, nodes
 
 CHAT = "/v1/chat/completions"
+KINDS = (AiohttpTransport, OpenaiTransport)
 # The issue's bound is 30 s, from the last packet until somebody else may be asked.
 NOTICED_S = 25.0
 
@@ -53,7 +55,7 @@ def silent_node():
 )
 async def test_a_silent_machine_is_noticed_by_every_transport(silent_node, vanish):
     """Both what it had acknowledged and what is sent on an open connection after it has gone."""
-    transports = [AiohttpTransport(Endpoint(base_url=silent_node.url, model="m"))]
+    transports = [kind(Endpoint(base_url=silent_node.url, model="m")) for kind in KINDS]
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(ended(one, body("slow"))) for one in transports]
         for one in transports:
@@ -77,12 +79,12 @@ async def test_a_silent_machine_is_noticed_by_every_transport(silent_node, vanis
 @pytest.mark.namespaces
 async def test_a_machine_that_hears_nothing_is_noticed_by_every_transport(silent_node):
     """It sends its last reply for long, since no acknowledgement arrives, and no other packet."""
-    transports = [AiohttpTransport(Endpoint(base_url=silent_node.url, model="m"))]
+    transports = [kind(Endpoint(base_url=silent_node.url, model="m")) for kind in KINDS]
     async with asyncio.TaskGroup() as group:
         last = [group.create_task(ended(one, body("late"))) for one in transports]
         await asyncio.sleep(1)
         silent_node.deafen()
-    assert [task.result()[0].status for task in last] == [200]
+    assert [task.result()[0].status for task in last] == [200] * len(KINDS)
     since = time.monotonic()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(ended(one)) for one in transports]
@@ -121,8 +123,9 @@ async def test_a_server_that_reads_nothing_for_long_is_not_taken_for_a_silent_on
 
 def test_options_end_silent_connections_in_time():
     assert _transport.SILENT_S <= NOTICED_S
+    assert _transport.UNREAD_S + _transport.INTERVAL_S <= NOTICED_S
     with socket.socket() as sock:
-        _transport.set_options(sock, _transport.keepalive_options())
+        _transport.set_options(sock, _transport.all_options())
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == _transport.IDLE_S
 

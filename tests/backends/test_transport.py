@@ -8,6 +8,7 @@ import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
 from backends._transport import Reply, check_base_url, whole
+from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
@@ -15,106 +16,111 @@ from tests.fake.main import serving
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":4}'
 CHAT = "/v1/chat/completions"
+KINDS = (AiohttpTransport, OpenaiTransport)
 
 
 @asynccontextmanager
-async def connected(rules=None, key="", **settings):
+async def connected(kind, rules=None, key="", **settings):
     async with serving(rules, models=["m"], key=key) as (url, server):
-        transport = AiohttpTransport(Endpoint(base_url=url, model="m", api_key=key), **settings)
+        transport = kind(Endpoint(base_url=url, model="m", api_key=key), **settings)
         try:
             yield transport, server
         finally:
             await transport.close()
 
 
-async def post(rules, timeout_s=5.0, **settings):
-    async with connected(rules, **settings) as (transport, server):
+async def post(kind, rules, timeout_s=5.0, **settings):
+    async with connected(kind, rules, **settings) as (transport, server):
         outcome = await transport.post(CHAT, BODY, timeout_s, whole)
         return outcome, server.stats()
 
 
-async def test_a_reply_is_its_status_and_its_bytes():
-    outcome, _ = await post(None)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_reply_is_its_status_and_its_bytes(kind):
+    outcome, _ = await post(kind, None)
     assert isinstance(outcome, Reply)
     assert outcome.status == 200
     assert outcome.body.startswith(b'{"id":"chatcmpl-')
 
 
-async def test_an_error_status_is_a_reply_with_its_headers():
-    outcome, stats = await post([{"fault": "429", "retry_after_s": 2}])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_error_status_is_a_reply_with_its_headers(kind):
+    outcome, stats = await post(kind, [{"fault": "429", "retry_after_s": 2}])
     assert isinstance(outcome, Reply)
     assert (outcome.status, outcome.headers["retry-after"]) == (429, "2")
     assert b"an invented fault" in outcome.body
     assert stats["total"] == 1
 
 
-async def test_the_key_is_sent():
-    async with connected(key="sk-1234") as (transport, _):
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_key_is_sent(kind):
+    async with connected(kind, key="sk-1234") as (transport, _):
         outcome = await transport.get("/v1/models", 5.0)
     assert isinstance(outcome, Reply)
     assert outcome.status == 200
 
 
-async def test_a_connection_closed_before_the_reply_is_tried_once_more():
-    outcome, stats = await post([{"fault": "close", "first": 1}])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_connection_closed_before_the_reply_is_tried_once_more(kind):
+    outcome, stats = await post(kind, [{"fault": "close", "first": 1}])
     assert isinstance(outcome, Reply)
     assert outcome.status == 200
     assert stats["total"] == 2
 
 
-async def test_what_must_not_be_obeyed_twice_is_sent_once():
-    async with connected([{"fault": "close"}]) as (transport, server):
-        outcome = await transport.post_once(CHAT, BODY, 5.0)
-        assert isinstance(outcome, Failure)
-        assert (outcome.cause, server.stats()["total"]) == ("connection", 1)
-
-
-async def test_it_is_tried_once_more_and_no_more():
-    outcome, stats = await post([{"fault": "close"}])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_it_is_tried_once_more_and_no_more(kind):
+    outcome, stats = await post(kind, [{"fault": "close"}])
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("connection", False)
     assert stats["total"] == 2
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", ["reset", "cut"])
-async def test_a_broken_connection_is_a_failure_of_the_moment(fault):
-    outcome, _ = await post([{"fault": fault}])
+async def test_a_broken_connection_is_a_failure_of_the_moment(kind, fault):
+    outcome, _ = await post(kind, [{"fault": fault}])
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("connection", False)
 
 
-async def test_a_server_that_never_answers_meets_the_deadline():
-    outcome, _ = await post([{"fault": "hang"}], timeout_s=0.2)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_server_that_never_answers_meets_the_deadline(kind):
+    outcome, _ = await post(kind, [{"fault": "hang"}], timeout_s=0.2)
     assert outcome == Failure("timeout", "no complete reply within 0.2 s")
 
 
-async def test_a_port_where_nobody_listens_refuses():
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_port_where_nobody_listens_refuses(kind):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        transport = AiohttpTransport(Endpoint(base_url=url, model="m"))
+        transport = kind(Endpoint(base_url=url, model="m"))
         outcome = await transport.post(CHAT, BODY, 5.0, whole)
         await transport.close()
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("refused", False)
 
 
-async def test_a_host_without_an_address_is_out_of_reach():
-    transport = AiohttpTransport(Endpoint(base_url="http://nowhere.invalid", model="m"))
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_host_without_an_address_is_out_of_reach(kind):
+    transport = kind(Endpoint(base_url="http://nowhere.invalid", model="m"))
     outcome = await transport.post(CHAT, BODY, 10.0, whole)
     await transport.close()
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("unreachable", False)
 
 
-async def test_a_reply_over_the_limit_is_not_read():
-    outcome, _ = await post(None, max_body_bytes=100)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_reply_over_the_limit_is_not_read(kind):
+    outcome, _ = await post(kind, None, max_body_bytes=100)
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("unparseable", True)
 
 
-async def test_cancelling_closes_the_connection():
-    async with connected([{"latency_s": 30}]) as (transport, server):
+@pytest.mark.parametrize("kind", KINDS)
+async def test_cancelling_closes_the_connection(kind):
+    async with connected(kind, [{"latency_s": 30}]) as (transport, server):
         async with asyncio.TaskGroup() as group:
             post = group.create_task(transport.post(CHAT, BODY, 60.0, whole))
             while not server.stats()["in_flight"]:  # noqa: ASYNC110 (the server has no event)
@@ -129,7 +135,7 @@ async def test_cancelling_closes_the_connection():
 
 
 async def test_closing_that_is_cancelled_closes_all_connections():
-    async with connected() as (transport, _):
+    async with connected(AiohttpTransport) as (transport, _):
         await transport.post(CHAT, BODY, 5.0, whole)
         await transport.get("/v1/models", 5.0)
         sessions = list(transport._sessions.values())
@@ -141,9 +147,10 @@ async def test_closing_that_is_cancelled_closes_all_connections():
         assert all(session.closed for session in sessions)
 
 
-async def test_many_requests_share_a_bounded_number_of_connections():
+@pytest.mark.parametrize("kind", KINDS)
+async def test_many_requests_share_a_bounded_number_of_connections(kind):
     async with serving([{"latency_s": 0.02}], models=["m"]) as (url, server):
-        transport = AiohttpTransport(Endpoint(base_url=url, model="m", max_in_flight=3))
+        transport = kind(Endpoint(base_url=url, model="m", max_in_flight=3))
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(transport.post(CHAT, BODY, 10.0, whole)) for _ in range(12)]
         await transport.close()
@@ -151,10 +158,11 @@ async def test_many_requests_share_a_bounded_number_of_connections():
         assert server.stats()["max_in_flight"] == 3
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("key", ["two words", "line\nbreak", "schlüssel"])
-def test_a_key_that_no_header_takes_is_refused_and_not_shown(key):
+def test_a_key_that_no_header_takes_is_refused_and_not_shown(kind, key):
     with pytest.raises(UsageError) as caught:
-        AiohttpTransport(Endpoint(base_url="http://127.0.0.1:1", model="m", api_key=key))
+        kind(Endpoint(base_url="http://127.0.0.1:1", model="m", api_key=key))
     assert key not in str(caught.value)
 
 

@@ -107,13 +107,15 @@ def test_a_probe_survives_a_server_that_sends_without_end(attack: str) -> None:
     assert "Traceback" not in said.stderr
 
 
-def test_a_run_survives_replies_as_large_as_may_be(tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["auto", "openai"])
+def test_a_run_survives_replies_as_large_as_may_be(tmp_path: Path, transport: str) -> None:
     items = tmp_path / "items.jsonl"
     items.write_text(json.dumps({"prompt": ITEM}))
+    backend = {"kind": "openai", "transport": transport}
     limits = {"max_attempts": 1}
     with mangling("openai", ["a", "b", "c"]) as (url, server):
         models = {
-            name: {"base_url": url, "backend": "openai", "model": name, "limits": limits}
+            name: {"base_url": url, "backend": backend, "model": name, "limits": limits}
             for name in ("a", "b", "c")
         }
         recipe = {

@@ -107,7 +107,7 @@ def material(user: User, url: str) -> None:
         "name": "made",
         "models": {
             name: {
-                "base_url": url, "backend": "openai",
+                "base_url": url, "backend": {"kind": "openai", "transport": "aiohttp"},
                 "model": model, "limits": limits,
             }
             for name, model in MODELS.items()

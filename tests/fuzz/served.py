@@ -54,7 +54,7 @@ class Kind:
 KINDS = {
     "embedded": Kind("embedded", "native"),
     "fake": Kind("fake", "native"),
-    "openai": Kind("openai", "openai", {}),
+    "openai": Kind("openai", "openai", {"transport": "aiohttp"}),
     "vllm_v1": Kind("vllm", "vllm_v1"),
     "vllm_v2": Kind("vllm", "vllm_v2"),
     "sglang": Kind("sglang", "sglang"),

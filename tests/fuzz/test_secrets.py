@@ -1,5 +1,6 @@
 """A key goes into one header, and nowhere else whatever the server does with it."""
 
+import itertools
 import json
 import os
 import stat
@@ -36,13 +37,17 @@ pytestmark = pytest.mark.timeout(400)
 
 @pytest.fixture(scope="module")
 def called(tmp_path_factory):
-    """A folder of a run against a server that echoes the key in every way, and what was written."""
+    """A folder in which a run met a server that echoes the key in every way, and what was written.
+
+    Two transports, so that errors of both packages come up.
+    """
     folder = tmp_path_factory.mktemp("echo")
     with echoing() as url:
-        backend = {"kind": "openai", "logprobs": False}
+        lean = {"kind": "openai", "logprobs": False}
+        backends = [("lean", lean), ("sdk", {**lean, "transport": "openai"})]
         models = {
-            f"lean-{way}": {"base_url": url, "api_key_env": "A_KEY", "backend": backend}
-            for way in range(len(WAYS))
+            f"{name}-{way}": {"base_url": url, "api_key_env": "A_KEY", "backend": backend}
+            for way, (name, backend) in zip(range(len(WAYS)), itertools.cycle(backends))
         }
         recipe = {
             "models": models,

@@ -31,7 +31,7 @@ PROBDIFF = {"kind": "probdiff", "answer": {"max_tokens": 8}, "revision": {"max_t
 KINDS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "embedded": ("embedded", "", {}, PROBDIFF),
     "embedded, labels": ("embedded", "", {}, PAIRWISE),
-    "openai": ("openai", "openai", {}, POINTWISE),
+    "openai": ("openai", "openai", {"transport": "aiohttp"}, POINTWISE),
     "vllm_v1": ("vllm", "vllm_v1", {}, PAIRWISE),
     "vllm_v2": ("vllm", "vllm_v2", {}, PROBDIFF),
     "sglang": ("sglang", "sglang", {}, PAIRWISE),

@@ -9,6 +9,7 @@ import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
 from backends._transport import Reply, Transport, whole
+from backends.openai.transport import OpenaiTransport
 from orchestrator import network
 from orchestrator.backend import Endpoint
 from orchestrator.network import FREE_BYTES
@@ -18,6 +19,7 @@ from tests.network.hostile import ATTACKS, ENDLESS, HEAD, attacking
 from tests.network.watched import Watched
 
 T = TypeVar("T")
+KINDS = (AiohttpTransport, OpenaiTransport)
 MIB = 1 << 20
 LIMIT = MIB
 # The server is in this process too, with a megabyte of each connection before it is sent.
@@ -35,12 +37,11 @@ async def peak_of(asking: Awaitable[T]) -> tuple[int, T]:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("attack", ENDLESS)
-async def test_a_transport_reads_no_more_than_its_limit(attack) -> None:
+async def test_a_transport_reads_no_more_than_its_limit(kind, attack) -> None:
     with attacking(ATTACKS[attack]) as url:
-        transport: Transport = AiohttpTransport(
-            Endpoint(base_url=url, model="m"), max_body_bytes=LIMIT
-        )
+        transport: Transport = kind(Endpoint(base_url=url, model="m"), max_body_bytes=LIMIT)
         peak, came = await peak_of(transport.post("/v1/x", b"{}", 5.0, whole))
         await transport.close()
     assert isinstance(came, Failure), came
@@ -57,7 +58,8 @@ async def test_a_probe_reads_no_more_than_its_limit(attack) -> None:
     assert peak < ROOM + network.CONTROL_BYTES
 
 
-async def test_long_replies_that_come_together_are_not_all_held(monkeypatch) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_long_replies_that_come_together_are_not_all_held(kind, monkeypatch) -> None:
     n, body = 12, bytes(4 * FREE_BYTES)
     watched = Watched(2 * len(body))
     monkeypatch.setattr(network, "ledger", lambda: watched)
@@ -67,7 +69,7 @@ async def test_long_replies_that_come_together_are_not_all_held(monkeypatch) -> 
         yield body
 
     with attacking(reply) as url:
-        transport = AiohttpTransport(Endpoint(base_url=url, model="m"))
+        transport = kind(Endpoint(base_url=url, model="m"))
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(transport.post("/x", b"{}", 10.0, whole)) for _ in range(n)]
         await transport.close()

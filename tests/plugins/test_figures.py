@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from itertools import combinations
 
 import msgspec
 import polars as pl
@@ -11,15 +12,19 @@ import orchestrator
 from orchestrator import contracts, plugins
 from orchestrator.columns import PairColumns, RowRoles
 from orchestrator.contracts.context import answers_of, bundled, renamed, roles_in
+from orchestrator.contracts.method import Combination
 from orchestrator.errors import PluginError, StoreError
 from orchestrator.figures import Figure, Picture
 from orchestrator.report.html import figures
 from orchestrator.report.html.page import sections
 from orchestrator.runner.interface.exporting import material
+from orchestrator.runner.session.progress import LiveRankings
 from orchestrator.store import ROLES, RunDirectory, Store
 from orchestrator.store.salvage import salvage
 from orchestrator.tables import Column, make_table
+from orchestrator.units import Plan
 from orchestrator.view.item import item_page
+from tests.core.fakes import Items, digest, make_part, method, nothing
 from tests.e2e.runs import CANDIDATES, write_recipe
 from tests.inside import fake_server
 
@@ -168,6 +173,21 @@ def test_roles_that_do_not_fit_the_columns_are_damage(folder, tmp_path):
     salvage(target)
     with Store.open(target, read_only=True) as store:
         assert store.get_meta(ROLES) is None
+
+
+def test_its_ranking_forms_while_it_runs():
+    pairs = [Combination(pair) for pair in combinations("abc", 2)]
+    columns = {"left": "str", "right": "str", "wins": "f64"}
+    role = PairColumns(preference="wins", model_a="left", model_b="right")
+    part = make_part("fake", method(nothing, pairs, columns=columns, pairs=role), ("a", "b", "c"))
+    plan = Plan([part], Items(4), {name: digest(name) for name in "abc"}, seed=0)
+    board = LiveRankings(plan)
+    for position in range(12):
+        left, right = pairs[position % 3].models
+        board.ended(position, part, [{"left": left, "right": right, "wins": 0.8}])
+    (ranking,) = board.rankings(0.0)
+    assert ranking.n_prompts == 4
+    assert [one.model for one in ranking.standings] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

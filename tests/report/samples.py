@@ -1,4 +1,5 @@
 import io
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -8,10 +9,12 @@ from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods.pairwise_ranking import PairwiseRanking
 from orchestrator.ranking.analysis import analyse_ranking
+from orchestrator.records import Standing
 from orchestrator.report.page import print_to
 from orchestrator.report.progress import (
     ModelProgress,
     Progress,
+    RankingProgress,
 )
 
 
@@ -64,6 +67,13 @@ def a_progress(elapsed_s: float = 1.0, **changed: object) -> Progress:
         **changed,
     }
     return Progress(elapsed_s=elapsed_s, **fields)  # type: ignore[arg-type]
+
+
+def a_ranking(names: Sequence[str] = ("expert", "novice")) -> RankingProgress:
+    standings = tuple(
+        Standing(name, 1100.4 - 200 * i, 12.6 if i else None, 40) for i, name in enumerate(names)
+    )
+    return RankingProgress("pairwise", 40, standings)
 
 
 def an_analysis(

@@ -5,12 +5,13 @@ import subprocess
 import sys
 import threading
 
+import msgspec
 import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.report.display import NoteHandler, ThreadedDisplay, make_display
 from orchestrator.report.lines import JsonPainter
-from tests.report.samples import Stream, a_model, a_progress
+from tests.report.samples import Stream, a_model, a_progress, a_ranking
 
 
 def shown(kind, *updates, encoding="utf-8"):
@@ -57,6 +58,19 @@ def test_plain_gives_numbers_each_ten_seconds_and_at_the_end():
 def test_plain_says_why_it_stops():
     text = shown("plain", a_progress(stopping="interrupted"))
     assert "stopping: interrupted; 3 requests in flight" in text
+
+
+def test_plain_shows_the_forming_ranking_each_minute():
+    updates = [a_progress(float(at), rankings=(a_ranking(),)) for at in range(5, 130, 5)]
+    lines = [line for line in shown("plain", *updates).splitlines() if "after 40 prompts" in line]
+    assert [line[:9] for line in lines] == ["[0:01:00]", "[0:02:00]"]
+
+
+@pytest.mark.parametrize("stops_early", [False, True])
+def test_plain_says_that_intervals_do_not_allow_for_a_stopping_rule(stops_early):
+    ranking = msgspec.structs.replace(a_ranking(), stops_early=stops_early)
+    text = shown("plain", a_progress(60.0, rankings=(ranking,)))
+    assert ("after 40 prompts, ± not adjusted for stopping" in text) == stops_early
 
 
 def test_plain_says_when_it_is_paused_and_goes_on():

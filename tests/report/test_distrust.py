@@ -9,9 +9,12 @@ import pytest
 
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.ranking.trust import of_rows
+from orchestrator.records import Standing
 from orchestrator.report.brief import brief
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.html import page, ranked
+from orchestrator.report.lines import JsonPainter, PlainPainter
+from orchestrator.report.progress import RankingProgress
 from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.text import escaped
 from orchestrator.report.words import ranking_json
@@ -20,7 +23,8 @@ from orchestrator.statistics.trust import DEFAULTS, no_ranking_by_judge
 from orchestrator.tables import Column, Measured, make_table, untrusted
 from tests.ranking.conftest import simulated
 from tests.report import hostile
-from tests.report.samples import an_analysis, printed
+from tests.report.samples import Stream, a_progress, an_analysis, printed
+from tests.report.test_live import framed
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +142,34 @@ def test_a_table_of_one_judge_has_the_warning_of_that_judge_alone():
     warnings = warnings_of(pl.DataFrame({"judge": ["small", "large"], "coverage": [0.1, 0.9]}))
     tables = [make_table("k", "t", [], [], judge=judge) for judge in ("small", "large", "")]
     assert [bool(untrusted(one, warnings).warning) for one in tables] == [True, False, True]
+
+
+def test_a_frame_of_the_live_display_says_it():
+    standings = (Standing("a", 1010.0, 5.0, 40),)
+    forming = RankingProgress(
+        "pairwise", 40, standings, untrusted=("small", ""),
+        reasons=("does not answer in the requested form", "contradicts itself by order"),
+    )  # fmt: skip
+    text = framed(a_progress(rankings=(forming,)), 200)
+    said = "small does not answer in the requested form; the judge contradicts itself by order"
+    assert f"pairwise untrusted ({said}), after 40 prompts" in text
+
+
+@pytest.mark.parametrize("painter", [PlainPainter, JsonPainter])
+def test_a_ranking_that_forms_says_it(painter):
+    standings = (Standing("a", 1010.0, 5.0, 40), Standing("b", 990.0, 5.0, 40))
+    forming = RankingProgress(
+        "pairwise", 40, standings, untrusted=("small",), reasons=("contradicts itself by order",)
+    )
+    shown = {}
+    for trusted in (False, True):
+        stream = Stream()
+        made = painter(stream)
+        made.start("demo", 100)
+        now = msgspec.structs.replace(forming, untrusted=()) if trusted else forming
+        made.update(a_progress(61.0, rankings=(now,)))
+        made.stop()
+        shown[trusted] = stream.getvalue()
+    words = '"untrusted": ["small"]' if painter is JsonPainter else "untrusted (small contradicts"
+    assert words in " ".join(shown[False].split())
+    assert words not in " ".join(shown[True].split())

@@ -239,6 +239,14 @@ def test_a_block_has_nothing_that_moves_its_neighbours(text):
     assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\x00-\x08\x7f]", shown)
 
 
+@given(st.integers(0, 6), st.integers(0, 6))
+def test_a_letter_has_at_most_three_marks_and_a_block_its_limit(n_marks, n_more):
+    text = "e" + "\u0301" * n_marks + "x" * n_more
+    assert safe_block(text) == "e" + "\u0301" * min(n_marks, 3) + "x" * n_more
+    cut = f"… ({n_more:,} more characters)" if n_more else ""
+    assert safe_block("y" * (5 + n_more), limit=5) == f"yyyyy{cut}"
+
+
 @given(st.text(alphabet=st.characters(codec="ascii"), max_size=60))
 def test_anchors_are_safe_for_files_and_links(text):
     assert re.fullmatch(r"[a-z0-9-]{1,80}", key(text))

@@ -4,7 +4,7 @@ from rich.cells import cell_len
 from orchestrator import numbers
 from orchestrator.report.live import frame
 from orchestrator.report.progress import Pace, StageProgress
-from tests.report.samples import a_model, a_progress, printed
+from tests.report.samples import a_model, a_progress, a_ranking, printed
 
 
 def framed(progress, width=100, encoding="utf-8"):
@@ -51,6 +51,11 @@ def test_one_failed_unit_of_a_million_is_still_seen():
     assert "┅" in text
 
 
+def test_a_frame_shows_the_ranking_as_it_forms():
+    text = framed(a_progress(rankings=(a_ranking(),)))
+    assert "pairwise after 40 prompts · expert 1,100 · novice 900 ± 13" in text
+
+
 def test_a_frame_shows_money_only_where_models_have_a_price():
     assert "12.35 spent" in framed(a_progress(money=12.345))
     assert "spent" not in framed(a_progress())
@@ -80,7 +85,8 @@ def test_a_paused_frame_says_how_to_go_on_and_names_no_end():
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_a_frame_fits_every_terminal(width, encoding):
     models = (a_model("meta-llama/Llama-3.1-8B-Instruct"), a_model("日本語モデル", state="down"))
-    progress = a_progress(models=models, money=1234.5, paused=True)
+    rankings = (a_ranking([model.name for model in models] * 4),)
+    progress = a_progress(models=models, rankings=rankings, money=1234.5, paused=True)
     text = framed(progress, width, encoding)
     text.encode(encoding)
     assert max(cell_len(line) for line in text.splitlines()) <= width

@@ -14,7 +14,7 @@ from orchestrator.report.live import LivePainter, frame
 from orchestrator.report.planned import Duration, Plan, StageCount
 from orchestrator.report.progress import Completeness, Pace, StageProgress
 from orchestrator.report.words import phrase
-from tests.report.samples import Stream, a_model, a_progress, an_analysis, printed
+from tests.report.samples import Stream, a_model, a_progress, a_ranking, an_analysis, printed
 from tests.report.windows import SIZES, Window, in_window
 
 ALIKE = "meta-llama_Llama-3.1-70B-Instruct-with-a-very-long-description-of-the-tuning"
@@ -28,7 +28,7 @@ def a_crowd(n=30, **changed):
     models = [a_model(name, units_left=5) for name in NAMES[:n]]
     models[-1] = a_model(NAMES[n - 1], state="down", failed=3)
     stages = tuple(StageProgress(f"{name}-stage", 10) for name in NAMES[:n])
-    fields = {"models": tuple(models), "stages": stages}
+    fields = {"models": tuple(models), "rankings": (a_ranking(NAMES[:n]),), "stages": stages}
     return a_progress(20.0, **{**fields, **changed})
 
 

@@ -69,7 +69,7 @@ def test_one_model_alone_has_no_pairs():
 def test_pairwise_rows_bring_their_estimators():
     rows = judged.all_pairs("i0", {"x": 0.3, "y": 0.0})
     found = found_in(judged.pairs(rows))
-    assert set(PAIRWISE) - set(found.estimators) == {"margin"}  # of traces
+    assert set(PAIRWISE) - set(found.estimators) == {"margin", "davidson"}  # of traces
     assert found.decisions("mean_pre").tolist() == [1.0]
     assert found.rows["prefer_a"].to_list() == pytest.approx([0.8])
 

@@ -17,6 +17,7 @@ from orchestrator.ranking.cells import given, without_n
 from orchestrator.ranking.scores import Aligned, align, basis_of
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, key, made_safe, name
+from orchestrator.report.words import score
 from orchestrator.tables import (
     Column,
     Curves,
@@ -175,9 +176,10 @@ def of_agreement(material: Material) -> list[Figure]:
 def _matrix(aligned: Aligned, level: float) -> Figure:
     lines: list[list[Any]] = []
     drawn: list[dict[str, Any]] = []
-    for one, two in combinations(aligned.names, 2):
-        correlation = aligned.correlation(one, two, level)
+    for pair in combinations(aligned.names, 2):
+        correlation = aligned.correlation(*pair, level)
         shown = without_n(measured(correlation))
+        one, two = map(score, pair)
         lines.append([one, two, shown, correlation.n_points])
         if shown.value is not None:
             drawn += [
@@ -193,7 +195,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     columns = [Column("score"), Column("with"), _RHO, Column("answers", "count")]
     title = "Agreement between methods, answer by answer"
     table = make_table("agreement", title, columns, lines)
-    order = [name(one) for one in aligned.names]
+    order = [name(score(one)) for one in aligned.names]
     options = {"order": order, "columns": order, "domain": [-1.0, 1.0], "small": True}
     picture = Picture("matrix", drawn, "", "", options=options) if drawn else None
     says = (
@@ -209,7 +211,7 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
     if lengths.n_unique() < 2:
         return []
     found = [(one, aligned.correlation(one, "length", level)) for one in aligned.names]
-    lines = [(one, without_n(measured(rho)), rho.n_points) for one, rho in found]
+    lines = [(score(one), without_n(measured(rho)), rho.n_points) for one, rho in found]
     columns = [Column("score"), _RHO, Column("answers", "count")]
     title = "Length: correlation of scores with answer length"
     table = make_table("length", title, columns, lines)

@@ -33,6 +33,8 @@ def launch_of(spec: ModelSpec, *, allow_code: bool) -> LaunchKind:
 
 # Stands for the address of a server we launched: its port is another one each time.
 LAUNCHED: Final = "launched"
+# Settings of back-ends that change how requests travel, not what they say.
+_HOW_IT_IS_SENT = frozenset({"transport", "keepalive_s"})
 
 
 def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, str]:
@@ -53,7 +55,7 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
             found |= {
                 f"backend.{name}": json.dumps(value, sort_keys=True)
                 for name, value in settings.items()
-                if name != "keepalive_s"  # it changes how requests travel, not what they say
+                if name not in _HOW_IT_IS_SENT
             }
     else:
         found = dict(launch_of(spec, allow_code=allow_code).identity(spec.weights or ""))

@@ -128,7 +128,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
             said = f"a method compares {', '.join(map(repr, unknown))}, which the recipe has not"
             raise PluginError(f"{said}; see its combinations() and judges")
         keys = {name: identity_key(identity) for name, identity in identities.items()}
-        clusters = dataset.clusters
+        clusters, copies = dataset.clusters, dataset.copies
         plan = Plan(
             parts,
             dataset,
@@ -136,6 +136,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
             settings.seed,
             given=finders,
             clusters=None if clusters is None else clusters.codes,
+            is_new=None if copies is None else copies.is_first(),
         )
         rule: StoppingRule | None = None
         if stop_when is not None:

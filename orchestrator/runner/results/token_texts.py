@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from orchestrator.ask import GenerateAsk, ScoreAsk
-from orchestrator.recipe.schema import ModelSpec, Recipe
+from orchestrator.recipe.schema import Recipe
 from orchestrator.records import GIVEN, UNKNOWN_ID, Generation, IntArray, Scored
 
 _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}".encode()
@@ -167,46 +167,6 @@ _NO_PLACES: Final = "Neither the ids nor the texts of these tokens are given by 
 _NAMELESS: Final = "The texts of some alternatives are longer than what the run keeps."
 
 
-def unobserved(
-    spec: ModelSpec | None,
-    ask: GenerateAsk | ScoreAsk,
-    made: Generation | Scored,
-    *,
-    is_spelled: bool,
-) -> list[str]:
-    """Return one sentence for each thing that is missing.
-
-    `spec` is None if the recipe has the model no more.
-    """
-    kind = "" if spec is None else spec.backend
-    if isinstance(made, Generation):
-        if made.finish_reason == GIVEN:
-            return [_GIVEN]
-        if made.logprobs is None:
-            config: Any = spec and spec.backend_config
-            if getattr(config, "reasoning", False):
-                return [_REASONING]
-            return [_NONE if getattr(config, "logprobs", True) else _OFF]
-    if made.logprobs is None or not made.logprobs.size:
-        return []
-    said = []
-    if isinstance(made, Generation) and not made.raw:
-        said.append(_NOT_RAW.format(_RAW_FLAGS.get(kind, "")))
-    if made.top is None:
-        said.append(_NO_TOP.format(_AT_NEW if kind == "openai" else _LATER))
-    # The most that are known at any position.
-    elif (n := int(np.isfinite(made.top.logprobs).sum(axis=1).max(initial=0))) < ask.top_logprobs:
-        said.append(_FEW.format(n, ask.top_logprobs, _LIMITS.get(kind, "Its configuration")))
-    if not is_spelled:
-        has_ids = made.token_ids is not None
-        said.append(_NO_TEXTS if has_ids else _NO_PLACES)
-    top = made.top
-    # A log-probability of neither an id nor a text.
-    if top is not None and (np.isfinite(top.logprobs) & (top.token_ids == UNKNOWN_ID)).any():
-        said.append(_NAMELESS)
-    return said
-
-
 class Speller:
     """Spells the tokens of a run's models.
 
@@ -246,5 +206,35 @@ class Speller:
     def missing(
         self, ask: GenerateAsk | ScoreAsk, made: Generation | Scored, *, is_spelled: bool
     ) -> list[str]:
-        """Return what was not observed of a text's tokens; see `unobserved`."""
-        return unobserved(self._recipe.models.get(ask.model), ask, made, is_spelled=is_spelled)
+        """Return a sentence for each thing about a text's tokens that was not observed."""
+        # None if the recipe has the model no more.
+        spec = self._recipe.models.get(ask.model)
+        kind = "" if spec is None else spec.backend
+        if isinstance(made, Generation):
+            if made.finish_reason == GIVEN:
+                return [_GIVEN]
+            if made.logprobs is None:
+                config: Any = spec and spec.backend_config
+                if getattr(config, "reasoning", False):
+                    return [_REASONING]
+                return [_NONE if getattr(config, "logprobs", True) else _OFF]
+        if made.logprobs is None or not made.logprobs.size:
+            return []
+        said = []
+        if isinstance(made, Generation) and not made.raw:
+            said.append(_NOT_RAW.format(_RAW_FLAGS.get(kind, "")))
+        if made.top is None:
+            said.append(_NO_TOP.format(_AT_NEW if kind == "openai" else _LATER))
+        # The most that are known at any position.
+        elif (
+            n := int(np.isfinite(made.top.logprobs).sum(axis=1).max(initial=0))
+        ) < ask.top_logprobs:
+            said.append(_FEW.format(n, ask.top_logprobs, _LIMITS.get(kind, "Its configuration")))
+        if not is_spelled:
+            has_ids = made.token_ids is not None
+            said.append(_NO_TEXTS if has_ids else _NO_PLACES)
+        top = made.top
+        # A log-probability of neither an id nor a text.
+        if top is not None and (np.isfinite(top.logprobs) & (top.token_ids == UNKNOWN_ID)).any():
+            said.append(_NAMELESS)
+        return said

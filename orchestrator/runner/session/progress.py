@@ -1,17 +1,45 @@
-"""Progress of a run for displays: units of each method, and how far each model is."""
+"""Progress of a run for displays: units of each method, and rankings of the prompts finished.
 
-from collections.abc import Mapping
+Judges are held to the rule of the reports (`orchestrator.ranking.trust`), on the judgments so far.
+A row is only kept when it comes; many are counted at once.
+"""
+
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.report.progress import ModelProgress, StageProgress, connection_state
+from orchestrator.columns import PairColumns
+from orchestrator.records import Row
+from orchestrator.report.progress import (
+    ModelProgress,
+    RankingProgress,
+    StageProgress,
+    connection_state,
+)
 from orchestrator.runner.servers.health import Loads
 from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.scheduler.core import Core
-from orchestrator.units import Plan
+from orchestrator.statistics.ratings import Forming
+from orchestrator.statistics.results import Thresholds
+from orchestrator.statistics.trust import DEFAULTS, SHORT
+from orchestrator.units import Part, Plan
+
+if TYPE_CHECKING:
+    from orchestrator.ranking.trust import Tally
 
 Ints = NDArray[np.int64]
+
+_LEVEL: Final = 0.95
+# How often the ratings are computed anew, seconds: the judgments of a moment change little.
+_EVERY_S: Final = 5.0
+# Rows that wait to be counted for the rule on judges.
+_MAX_WAITING: Final = 1024
+# Prompts of which some units have ended. Those that an earlier call began never get all of theirs.
+_MAX_BEGUN: Final = 4096
 
 
 class Stages:
@@ -66,6 +94,172 @@ class Stages:
 
     def _by_method(self, of_units: Ints) -> Ints:
         return np.bincount(self._of, of_units, minlength=len(self._names)).astype(np.int64)
+
+
+class _Method:
+    """One method's sums, and the prompts of which some units are still to come.
+
+    Sizes are the prompts of each cluster; not used where each stands alone.
+    """
+
+    def __init__(self, part: Part, pairs: PairColumns, sizes: NDArray[np.int64]) -> None:
+        self.pairs = pairs
+        self.forming = Forming(part.candidates)
+        self.index = {name: i for i, name in enumerate(part.candidates)}
+        self.n_units = len(part.combinations())
+        self.begun: dict[int, tuple[int, list[tuple[int, int, float]]]] = {}
+        self.sizes = sizes
+        # How many prompts of each cluster have come; those of the first are given up first.
+        self.clusters: dict[int, int] = {}
+
+    def judgment(self, row: Row) -> tuple[int, int, float] | None:
+        """Return a row as both models and the preference; None where there is none."""
+        preference = row.get(self.pairs.preference)
+        a, b = (
+            self.index.get(row.get(side) or "") for side in (self.pairs.model_a, self.pairs.model_b)
+        )
+        if a is None or b is None or preference is None or not math.isfinite(preference):
+            return None
+        return a, b, preference
+
+    def add(
+        self,
+        item: int,
+        judgments: list[tuple[int, int, float]],
+        cluster: int | None,
+        *,
+        is_new: bool,
+    ) -> None:
+        n_ended, before = self.begun.pop(item, (0, []))
+        before += judgments
+        if n_ended + 1 == self.n_units:
+            self._whole(before, cluster, is_new=is_new)
+            return
+        if len(self.begun) >= _MAX_BEGUN:
+            del self.begun[next(iter(self.begun))]
+        self.begun[item] = (n_ended + 1, before)
+
+    def _whole(
+        self, judgments: list[tuple[int, int, float]], cluster: int | None, *, is_new: bool
+    ) -> None:
+        """All of a prompt's units have ended."""
+        self.forming.add_prompt(judgments, cluster, is_new=is_new)
+        if cluster is None:
+            return
+        n = self.clusters.pop(cluster, 0) + 1
+        if n == self.sizes[cluster]:
+            self.forming.end_cluster(cluster)
+            return
+        if len(self.clusters) >= _MAX_BEGUN:
+            oldest = next(iter(self.clusters))
+            del self.clusters[oldest]
+            self.forming.end_cluster(oldest)
+        self.clusters[cluster] = n
+
+
+class _Judges:
+    """Judges of one method, by the rule on judges; rows wait until many are counted at once."""
+
+    def __init__(self, pairs: PairColumns, n_clusters: int, thresholds: Thresholds) -> None:
+        self._judge = pairs.judge
+        self._columns = {"status": "status", **pairs.columns()}
+        self._rule = n_clusters, thresholds
+        self._waiting: dict[str, list[tuple[int, Row]]] = {}
+        self._tallies: dict[str, Tally] = {}
+
+    def add(self, row: Row, cluster: int) -> None:
+        judge = row.get(self._judge) if self._judge else ""
+        if judge is None:
+            return
+        waiting = self._waiting.setdefault(judge, [])
+        waiting.append((cluster, row))
+        if len(waiting) >= _MAX_WAITING:
+            self._count(judge)
+
+    def untrusted(self, confidence_level: float) -> dict[str, str]:
+        """Return the judges with findings against them, and these in words."""
+        for judge in list(self._waiting):
+            self._count(judge)
+        return {
+            judge: " and ".join(SHORT[ground] for ground in grounds)
+            for judge, tally in self._tallies.items()
+            if (grounds := tally.grounds(confidence_level))
+        }
+
+    def _count(self, judge: str) -> None:
+        if judge not in self._tallies:
+            # It imports polars, which no request waits for.
+            trust = importlib.import_module("orchestrator.ranking.trust")
+            self._tallies[judge] = trust.Tally(*self._rule)
+        self._tallies[judge].add_rows(judge, self._waiting.pop(judge), self._columns)
+
+
+class LiveRankings:
+    """Takes the rows of units as they end."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        stops_early: bool = False,
+        thresholds: Thresholds = DEFAULTS,
+        confidence_level: float = 0.95,
+    ) -> None:
+        self._stops_early = stops_early
+        self._confidence_level = confidence_level
+        self._n_per_item = plan.n_per_item
+        self._clusters, self._is_new = plan.clusters, plan.is_new
+        sizes = np.bincount([] if plan.clusters is None else plan.clusters)
+        self._methods = {
+            part.name: _Method(part, part.method.pairs, sizes)
+            for part in plan.parts
+            if part.method.pairs is not None and len(part.candidates) > 1
+        }
+        n_clusters = len(plan.items) if plan.clusters is None else len(sizes)
+        self._judges = {
+            name: _Judges(method.pairs, n_clusters, thresholds)
+            for name, method in self._methods.items()
+        }
+        self._shown: tuple[RankingProgress, ...] = ()
+        self._next_s = -math.inf
+
+    def ended(self, position: int, part: Part, rows: Sequence[Row]) -> None:
+        """A unit has ended; what it says of its models is kept until its prompt is whole."""
+        method = self._methods.get(part.name)
+        if method is None:
+            return
+        judgments = [one for row in rows if (one := method.judgment(row)) is not None]
+        item = position // self._n_per_item
+        cluster = None if self._clusters is None else int(self._clusters[item])
+        judges = self._judges[part.name]
+        for row in rows:
+            judges.add(row, item if cluster is None else cluster)
+        is_new = self._is_new is None or bool(self._is_new[item])
+        method.add(item, judgments, cluster, is_new=is_new)
+
+    def rankings(self, now: float) -> tuple[RankingProgress, ...]:
+        """The rankings, at most five seconds old; none of a method without a whole prompt."""
+        if now >= self._next_s:
+            self._next_s = now + _EVERY_S
+            self._shown = tuple(
+                self._ranking(name, n, method)
+                for name, method in self._methods.items()
+                if (n := method.forming.n_prompts)
+            )
+        return self._shown
+
+    def _ranking(self, name: str, n_prompts: int, method: _Method) -> RankingProgress:
+        standings = tuple(method.forming.standings(_LEVEL))
+        untrusted = self._judges[name].untrusted(self._confidence_level)
+        return RankingProgress(
+            name,
+            n_prompts,
+            standings,
+            self._stops_early,
+            tuple(untrusted),
+            None if self._clusters is None else method.forming.n_clusters,
+            tuple(untrusted.values()),
+        )
 
 
 def models_progress(

@@ -30,7 +30,7 @@ from orchestrator.runner.servers.health import Loads
 from orchestrator.runner.servers.placement import Waves, plan_anew
 from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.runner.session.opening import Opened, positions_left
-from orchestrator.runner.session.progress import Ints, Stages, models_progress
+from orchestrator.runner.session.progress import Ints, LiveRankings, Stages, models_progress
 from orchestrator.runner.session.token_texts import TokenTexts
 from orchestrator.scheduler.core import Core
 from orchestrator.scheduler.loop import Scheduler
@@ -157,6 +157,13 @@ class Session(Listener):
         adaptive.steer(core, self.scheduler, self.loads, self._tokens)
         self._faults: list[str] = []
         self._often = RepeatedEvents()
+        statistics = prepared.recipe.settings.statistics
+        self._board = LiveRankings(
+            plan,
+            stops_early=opened.blocks is not None,
+            thresholds=statistics.trust,
+            confidence_level=statistics.confidence_level,
+        )
         self._came: deque[tuple[Request, Outcome | Failure]] = deque()
         self._pump_is_due = self._turning = False
         # Failures of this call that are no outcomes: refusals, which every unit that asks the same
@@ -423,6 +430,7 @@ class Session(Listener):
         # A method may say of single rows that they failed.
         cause = next((str(row["cause"]) for row in end.rows if row["status"] != "ok"), None)
         self._stages.ended(end.position, failed=cause is not None)
+        self._board.ended(end.position, part, end.rows)
         if cause is not None:
             self._n_failed += 1
             self._failures[cause] = self._failures.get(cause, 0) + 1
@@ -459,6 +467,7 @@ class Session(Listener):
             failures=dict(self._failures),
             stopping=self.stopping,
             paused=self._core.paused,
+            rankings=self._board.rankings(self._loop.time()),
             money=self._budget.money,
             at_least=self._budget.spent.at_least,
         )
