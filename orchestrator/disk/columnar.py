@@ -267,10 +267,7 @@ def slice_of(path: Path, columns: Sequence[str] | pl.Expr, begin: int, n_rows: i
 
 
 def give_back() -> None:
-    """Return freed memory to the system, where the C library can.
-
-    glibc keeps what lies before memory in use: half of what a report of a million rows holds.
-    """
+    """Return freed memory to the system: glibc keeps half of what a long report takes."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -116,13 +116,8 @@ class Table:
     def sums(self, wins: Floats) -> PromptSums:
         """Wins of `model_a`, shape (n,) in [0, 1], summed by cluster and pair of models."""
         clusters, n_clusters = self.clusters()
-        return sum_by_prompt(
-            clusters,
-            self.used["model_a"].astype(np.int64),
-            self.used["model_b"].astype(np.int64),
-            wins,
-            shape=(n_clusters, len(self.models)),
-        )
+        sides = self.used["model_a"], self.used["model_b"]
+        return sum_by_prompt(clusters, *sides, wins, shape=(n_clusters, len(self.models)))
 
     def floats(self, *columns: str) -> Floats:
         """Columns side by side: shape (n, columns)."""

@@ -314,8 +314,7 @@ _BETTER: Final = {1: "higher", -1: "lower"}
 class ScoresSummary(Summary[MethodSettings]):
     """The mean of each score by model, and by judge if there is one."""
 
-    # Coverage tells which judges are not to be trusted.
-    reads = (*_UNIT, "coverage", "coverage_ab", "coverage_ba")
+    reads = _UNIT
 
     def summarise(self, context: Context) -> list[Table]:
         """Return one table with a line for each model, judge and column of `scores`.

@@ -59,12 +59,9 @@ class Votes:
 
     def win_matrix(self, kept: Bools) -> Floats:
         """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
-        n = len(self.models)
-        first, second = (side[kept].astype(np.int64) for side in (self.first, self.second))
-        won = self.preference[kept]
-        wins = np.bincount(first * n + second, won, minlength=n * n)
-        wins += np.bincount(second * n + first, 1.0 - won, minlength=n * n)
-        return wins.reshape(n, n).astype(np.float64)
+        n, columns = len(self.models), (self.first, self.second, self.preference)
+        of_kept = (column[kept] for column in columns)
+        return sum_by_prompt(0 * self.prompts[kept], *of_kept, shape=(1, n)).win_matrix
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""

@@ -48,10 +48,6 @@ _READS: Final = (
     "item", "model", "judge", "turn", "mean", "mode", "median", "first_percentile", "entropy",
     "coverage", "exact", "n_silent", "status",
 )  # fmt: skip
-_READ_SIDES: Final = (
-    "item", "model_a", "model_b", "judge", "turn", "coverage_ab", "coverage_ba", "score_a",
-    "score_b", "n_silent", "status",
-)  # fmt: skip
 _READ_PAIRS: Final = (
     "turn", "judge", "model_a", "model_b", SOFT, *PAIRWISE, "score_a", "score_b"
 )  # fmt: skip
@@ -136,9 +132,10 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
         """Mean scores over both orders, then estimators, for each judge."""
         if good_rows(context.rows).is_empty():
             return []
-        good = good_rows(numbered(context, _READ_SIDES))
-        coverage = pl.min_horizontal("coverage_ab", "coverage_ba")
-        kept = ["item", *OVER, "turn", "judge", "n_silent"]
+        kept, halves = ["item", "turn", "judge", "n_silent"], ("coverage_ab", "coverage_ba")
+        of_sides = ("model_a", "model_b", "score_a", "score_b", *halves, "status")
+        good = good_rows(numbered(context, (*kept, *of_sides)))
+        coverage, kept = pl.min_horizontal(halves), [*kept, *OVER]
         sides = pl.concat(
             good.select(*kept, model=f"model_{side}", score=f"score_{side}", coverage=coverage)
             for side in ("a", "b")
