@@ -40,7 +40,7 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import METHODS, n_prompts, order_words
-from orchestrator.ranking.scores import Score, ScoreRef, collect
+from orchestrator.ranking.scores import Score, ScoreRef
 from orchestrator.statistics.agreement import ORDER_METHOD, ordering, ranking_agreement
 from orchestrator.statistics.means import METHOD, paired_difference
 from orchestrator.statistics.results import Interval
@@ -333,7 +333,8 @@ class ValidationAnalysis(Analysis[ValidationConfig]):
                 f"{context.name}: the true order is unknown because no answer has a reference; "
                 "set 'order'"
             )
-        lines = [_line(score, order, context) for score in collect(context, config.scores)]
+        scores = evaluators(context, config.scores, with_confidence=False)
+        lines = [_line(score, order, context) for score in scores]
         truth = make_table("validation.truth", "What is known", _MODELS, known.rows())
         stated = " > ".join(order)
         return [

@@ -17,7 +17,7 @@ import polars as pl
 from msgspec.structs import replace
 from pydantic import Field
 
-from orchestrator.analyses._gold import Gold, level_means, read_gold
+from orchestrator.analyses._gold import Gold, evaluators, level_means, read_gold
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import answers_of
 from orchestrator.numbers import finite
@@ -34,7 +34,7 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import n_prompts, order_words
-from orchestrator.ranking.scores import KEYS, Score, ScoreRef, collect
+from orchestrator.ranking.scores import KEYS, Score, ScoreRef
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.association import Kind, association
 from orchestrator.statistics.correlation import (
@@ -100,7 +100,7 @@ class MetaEvaluationAnalysis(Analysis[Config]):
             tokens = pl.col("n_tokens").cast(pl.Float64)
             length = answers.select(*KEYS, length=tokens).unique(KEYS)
         scores = []
-        for found in collect(context, config.scores):
+        for found in evaluators(context, config.scores, with_confidence=False):
             if found.name == f"{config.gold.method}.{config.gold.column}":
                 continue
             points = found.means().with_columns(pl.col("turn").cast(pl.Int64))

@@ -1,6 +1,6 @@
 """The frames and settings that summaries and analyses work on, and the roles of columns."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -205,10 +205,13 @@ class Context(msgspec.Struct, frozen=True):
         changed: Sequence[pl.Expr],
         **made: pl.Expr,
     ) -> pl.DataFrame:
-        derives, needed = self._derived(source, columns)
         names = names_of(self.frames, source.frame)
         if not names:
             return pl.DataFrame()
+        # What needs all rows takes long where several columns are asked for, one after the other.
+        is_there = columns is not None and {*columns} <= {*names}
+        derives = type(source.method).derive is not Method.derive and not is_there
+        needed = source.method.derives_from if derives else ()
         columnar.give_back()
         wanted: Iterable[str] = names
         if columns is not None and needed is not None:
@@ -227,17 +230,6 @@ class Context(msgspec.Struct, frozen=True):
         if changed and columns is not None and "method" not in columns:
             rows = rows.drop("method")
         return source.method.derive(rows).with_columns(*changed) if derives else rows
-
-    def _derived(
-        self, source: Source, columns: Sequence[str] | None
-    ) -> tuple[bool, Collection[str] | None]:
-        """Return whether a method derives any of the columns, and of which; of all where None."""
-        if type(source.method).derive is Method.derive:
-            return False, ()
-        # What needs all rows takes long where several columns are asked for, one after the other.
-        if columns is not None and {*columns} <= {*names_of(self.frames, source.frame)}:
-            return False, ()
-        return True, source.method.derives_from
 
     def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of another method, some thousand at a time; of files only these are held.

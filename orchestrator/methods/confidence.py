@@ -36,6 +36,7 @@ from orchestrator.methods._drawing import (
     Turn,
     answer_stage,
     converse,
+    further_draws,
     questions,
 )
 from orchestrator.methods._examples import FIELDS, drawn_example
@@ -222,8 +223,13 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn, question: str) 
         seen = values.of_draw(answer)
         n_tokens = None if seen.logprobs is None else len(seen.logprobs)
         row |= {"n_tokens": n_tokens, "undefined": seen.why or None, **of_tokens(seen, config)}
-    drawn = await _samples(unit, ask, config, turn)
-    if drawn:
+    if config.samples is not None:
+        drawn: list[Generation] = await ask.all(
+            *further_draws(
+                unit, ask, turn.messages, config.answer, config.samples.n,
+                temperature=config.samples.temperature,
+            )
+        )  # fmt: skip
         meanings = await _meanings(unit, ask, config, question, [one.text for one in drawn])
         if meanings is None:
             row["undefined"] = "the entailment of two samples is not known"
@@ -281,18 +287,6 @@ def of_samples(
         "discrete_semantic_entropy": finite(formulas.discrete_semantic_entropy(meanings)),
         "n_meanings": len(set(meanings)),
     }
-
-
-async def _samples(unit: Unit, ask: Ask, config: Config, turn: Turn) -> list[Generation]:
-    if config.samples is None:
-        return []
-    hot = {"temperature": config.samples.temperature, "temperature_by_category": {}}
-    sampling = config.answer.model_copy(update=hot).sampling()
-    asks = [
-        ask.generate(unit.models[0], turn.messages, sampling, item_key=unit.item.key, repeat=repeat)
-        for repeat in range(config.samples.n)
-    ]
-    return await ask.all(*asks)
 
 
 async def _meanings(

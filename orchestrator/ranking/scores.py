@@ -114,24 +114,6 @@ class Score(msgspec.Struct, frozen=True):
         return named.with_columns(groups["value"])
 
 
-def collect(context: Context, wanted: Sequence[ScoreRef]) -> list[Score]:
-    """The scores that are asked for; every score of every method where none is.
-
-    Raises:
-        UsageError: If there is no such method or column.
-    """
-    if not wanted:
-        return [
-            score(context, source, column) for source in context.sources for column in source.scores
-        ]
-    found = []
-    for ref in wanted:
-        source = source_of(context, ref.method)
-        columns = [ref.column] if ref.column is not None else list(source.scores)
-        found += [score(context, source, column) for column in columns]
-    return found
-
-
 def source_of(context: Context, name: str) -> Source:
     """The method of a name.
 

@@ -14,7 +14,7 @@ from orchestrator.clusters import OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source, answer_slices, answers_behind
 from orchestrator.errors import UsageError
 from orchestrator.frames import CATEGORIES
-from orchestrator.ranking.cells import packed
+from orchestrator.ranking.cells import floats, packed
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
 from orchestrator.records import Floats
 from orchestrator.statistics.bradley_terry import (
@@ -48,7 +48,6 @@ _PATTERNS: Final = {
 }
 _KEYS: Final = ("item", "turn", "model")
 PLACES: Final = ("place_a", "place_b")
-"""Columns of pairs: where both answers stand among the styles."""
 # Of pairs and, for scores, of answers.
 _READ: Final = ("item", "turn", "judge", "model_a", "model_b", SOFT, "status", "model", "p")
 
@@ -58,7 +57,7 @@ class Styled:
     """The pairs that are fitted, and what is left out.
 
     Attributes:
-        rows: A row for each pair: what `clusters.OVER` names, and the `PLACES` of both answers.
+        rows: A row for each pair: `clusters.OVER`, and the `PLACES` of both answers in `styles`.
         models: M names.
         pairs: The pairs with the features that have an effect of their own.
         features: Their K names.
@@ -79,7 +78,18 @@ def equal_style(context: Context, source: Source) -> list[Table]:
         UsageError: If no pair of answers was judged, or none of their texts is in the run.
     """
     styles = styles_of(context, source)
-    judged = _judged(context, source, styles)
+    rows = judged_rows(context, source, _READ)
+    if rows.is_empty() or (found := preferences(rows)).rows.is_empty():
+        raise UsageError(f"{context.name}: {source.name!r} has no judged pair of answers")
+    del rows
+    kept = with_places(found, styles)
+    if kept.rows.is_empty():
+        raise UsageError(f"{context.name}: the run has no texts of the answers that were judged")
+    judged = controllable(kept, styles)
+    if n_lacking := len(found.rows) - len(kept.rows):
+        note = f"{n_lacking:,} pairs are left out: the run lacks an answer"
+        judged = replace(judged, notes=(note, *judged.notes))
+    del found, kept
     plain = fit_style(replace(judged.pairs, features=judged.pairs.features[:, :0]))
     controlled = fit_style(judged.pairs)
     tables = [_ratings(source.name, judged, styles, (plain, controlled), context)]
@@ -88,23 +98,7 @@ def equal_style(context: Context, source: Source) -> list[Table]:
     return tables
 
 
-def _judged(context: Context, source: Source, styles: pl.DataFrame) -> Styled:
-    judged = judged_rows(context, source, _READ)
-    if judged.is_empty() or (found := preferences(judged)).rows.is_empty():
-        raise UsageError(f"{context.name}: {source.name!r} has no judged pair of answers")
-    del judged
-    kept = placed(found, styles)
-    if kept.rows.is_empty():
-        raise UsageError(f"{context.name}: the run has no texts of the answers that were judged")
-    result = controllable(kept, styles)
-    if len(kept.rows) == len(found.rows):
-        return result
-    n_lacking = len(found.rows) - len(kept.rows)
-    note = f"{n_lacking:,} pairs are left out: the run lacks an answer"
-    return replace(result, notes=(note, *result.notes))
-
-
-def placed(found: Preferences, styles: pl.DataFrame) -> Preferences:
+def with_places(found: Preferences, styles: pl.DataFrame) -> Preferences:
     """Return the pairs whose two answers are in the run, with the `PLACES` of these.
 
     Numbers stand for answers: joins by three keys take several times the memory.
@@ -117,18 +111,19 @@ def placed(found: Preferences, styles: pl.DataFrame) -> Preferences:
     of_answer = codes(packed(pl.concat([answers, *asked]), _KEYS))
     place = np.full(int(of_answer.max(initial=-1)) + 1, -1, np.int32)
     place[of_answer[: len(answers)]] = np.arange(len(answers))
-    at = place[of_answer[len(answers) :]].reshape(2, -1)
-    is_there = (at >= 0).all(axis=0)
-    rows = found.rows.select("model_a", "model_b", *OVER, SOFT).with_columns(
-        pl.Series(name, side) for name, side in zip(PLACES, at, strict=True)
-    )
-    # A filter that keeps all would copy all.
-    return replace(found, rows=rows if is_there.all() else rows.filter(pl.Series(is_there)))
+    at = dict(zip(PLACES, place[of_answer[len(answers) :]].reshape(2, -1), strict=True))
+    rows = found.rows.select("model_a", "model_b", *OVER, SOFT, **at)
+    return replace(found, rows=rows.filter(pl.min_horizontal(PLACES) >= 0))
 
 
 def controllable(found: Preferences, styles: pl.DataFrame) -> Styled:
     """Return the pairs with finite ratings, and the features whose effect can be fitted."""
-    found, alone = _connected(found)
+    sides = found.sides()
+    wins = sides.summing()(np.clip(found.values(SOFT), 0.0, 1.0)).win_matrix
+    placed = fit_bradley_terry(wins).anchored
+    alone = [name for name, there in zip(found.models(), placed, strict=True) if not there]
+    inside = pl.Series(placed[sides.first] & placed[sides.second])
+    found = replace(found, rows=found.rows.filter(inside))
     notes = [f"left out, as they have no finite rating: {', '.join(alone)}"] if alone else []
     sides, names = found.sides(), np.array(FEATURES)
     pairs = StyledPairs(
@@ -174,27 +169,14 @@ def styles_of(context: Context, source: Source) -> pl.DataFrame:
         raise UsageError(f"{context.name}: the run has no answers")
     found = answers_behind(pl.concat(parts, rechunk=True), source.name)
     is_first = packed(found, _KEYS).is_first_distinct()
-    found = found.select(*_KEYS, *FEATURES)
-    return found if is_first.all() else found.filter(is_first)
-
-
-def _connected(found: Preferences) -> tuple[Preferences, list[str]]:
-    """Return the pairs of models that have a finite rating without style, and the other models."""
-    sides = found.sides()
-    wins = sides.summing()(np.clip(found.values(SOFT), 0.0, 1.0)).win_matrix
-    anchored = fit_bradley_terry(wins).anchored
-    alone = [name for name, there in zip(found.models(), anchored, strict=True) if not there]
-    if not alone:
-        return found, alone
-    inside = anchored[sides.first] & anchored[sides.second]
-    return replace(found, rows=found.rows.filter(pl.Series(inside))), alone
+    return found.select(*_KEYS, *FEATURES).filter(is_first)
 
 
 def _differences(rows: pl.DataFrame, styles: pl.DataFrame) -> Floats:
     """Return (a - b) / (a + b + 1) of each feature of a pair's answers: shape (n, K)."""
     found = np.empty((len(rows), len(FEATURES)))
     for at, name in enumerate(FEATURES):
-        values = styles[name].to_numpy().astype(np.float64)
+        values = floats(styles[name])
         a, b = (values[rows[place].to_numpy()] for place in PLACES)
         found[:, at] = (a - b) / (a + b + 1.0)
     return found
@@ -204,10 +186,7 @@ def _means(
     rows: pl.DataFrame, styles: pl.DataFrame, models: Sequence[str]
 ) -> dict[str, tuple[float, ...]]:
     """Return the mean of every feature over the answers of each model."""
-    is_met = np.zeros(len(styles), np.bool_)
-    for place in PLACES:
-        is_met[rows[place].to_numpy()] = True
-    answers = styles.filter(pl.Series(is_met))
+    answers = styles[pl.concat(rows[place] for place in PLACES).unique()]
     means = answers.group_by("model").agg(pl.col(name).mean() for name in FEATURES)
     by_model = {name: tuple(values) for name, *values in means.iter_rows()}
     return {model: by_model[model] for model in models}
@@ -220,7 +199,7 @@ def _ratings(
     fits: tuple[StyleFit | None, StyleFit | None],
     context: Context,
 ) -> Table:
-    """Each model's rating as judged and at equal style (`fits`), best at equal style first."""
+    """Each model's rating as judged and at equal style, best at equal style first."""
     level, counts = context.confidence_level, _means(judged.rows, styles, judged.models)
     plain, controlled = fits
     lines: list[list[Cell]] = []

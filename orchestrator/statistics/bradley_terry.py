@@ -113,7 +113,11 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
 
 def _place(beats: Bools) -> tuple[Bools, Floats]:
     """Find the models with a finite strength, shape (M,); give +inf, -inf or nan for others."""
-    reach = _closure(beats)
+    # The pairs (i, j) with a path of wins from i to j, i = j included; shape (M, M)
+    reach = beats | np.eye(len(beats), dtype=np.bool_)
+    for _ in range(max(1, math.ceil(math.log2(max(len(beats), 2))))):
+        steps = reach.astype(np.float32)
+        reach = steps @ steps > 0
     sizes = (reach & reach.T).sum(axis=1)
     anchor = int(sizes.argmax()) if sizes.size else 0
     # Two groups of the same size: neither is the one by which the other is measured.
@@ -124,15 +128,6 @@ def _place(beats: Bools) -> tuple[Bools, Floats]:
     outside[above & ~below] = np.inf
     outside[below & ~above] = -np.inf
     return above & below if is_unique else np.zeros_like(above), outside
-
-
-def _closure(beats: Bools) -> Bools:
-    """Return the pairs (i, j) with a path of wins from i to j, i = j included; shape (M, M)."""
-    reach = beats | np.eye(len(beats), dtype=np.bool_)
-    for _ in range(max(1, math.ceil(math.log2(max(len(beats), 2))))):
-        steps = reach.astype(np.float32)
-        reach = steps @ steps > 0
-    return reach
 
 
 def _newton(wins: Floats, anchored: Bools) -> tuple[Floats, float, int]:
