@@ -227,8 +227,6 @@ class Context(msgspec.Struct, frozen=True):
         mine = (rows["method"] == source.name).fill_null(value=False)
         # A filter that keeps all would copy all.
         rows = rows if mine.all() else rows.filter(mine)
-        if changed and columns is not None and "method" not in columns:
-            rows = rows.drop("method")
         return source.method.derive(rows).with_columns(*changed) if derives else rows
 
     def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:

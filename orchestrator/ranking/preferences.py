@@ -371,7 +371,6 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
     for name in found.estimators:
         decisions = found.decisions(name)
         shares = float((decisions == 0).mean()), float((decisions == by_mean).mean())
-        del decisions
         rates = mean_preferences(summed(_wins(found, name)), 0.95).values
         order = order_words(levelled(rates, 1.0), models)
         rows.append([WORDS[name], *shares, order])

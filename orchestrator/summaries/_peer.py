@@ -59,9 +59,9 @@ class Votes:
 
     def win_matrix(self, kept: Bools) -> Floats:
         """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
-        n, columns = len(self.models), (self.first, self.second, self.preference)
-        of_kept = (column[kept] for column in columns)
-        return sum_by_prompt(0 * self.prompts[kept], *of_kept, shape=(1, n)).win_matrix
+        first, second, won = self.first[kept], self.second[kept], self.preference[kept]
+        shape = 1, len(self.models)
+        return sum_by_prompt(0 * first, first, second, won, shape=shape).win_matrix
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
@@ -124,7 +124,7 @@ def read_votes(context: Context) -> Votes | None:
 
 def pairs_of(context: Context, *columns: str) -> pl.DataFrame:
     """Return the rows that have votes with some columns, in the order of `Votes.row`."""
-    rows = good_rows(numbered(context, (*_PAIR, "status", *columns))).drop("status")
+    rows = good_rows(numbered(context, (*_PAIR, "status", *columns))).drop("status", "method")
     models = pl.concat([rows["model_a"], rows["model_b"]]).unique().cast(pl.String).sort()
     in_order = rows.select("item", "turn", pl.col("model_a", "model_b").cast(pl.Enum(models)))
     # A sort by four columns would take several times the memory of the rows.

@@ -48,9 +48,7 @@ _READS: Final = (
     "item", "model", "judge", "turn", "mean", "mode", "median", "first_percentile", "entropy",
     "coverage", "exact", "n_silent", "status",
 )  # fmt: skip
-_READ_PAIRS: Final = (
-    "turn", "judge", "model_a", "model_b", SOFT, *PAIRWISE, "score_a", "score_b"
-)  # fmt: skip
+_READ_PAIRS: Final = ("turn", "judge", "model_a", "model_b", SOFT, *PAIRWISE, "score_a", "score_b")
 _PAIRED: Final = table_columns(
     "model | judge | pairs: count | mean score: number 2 | coverage",
     "low coverage: percent | silent traces: count",
@@ -177,7 +175,7 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
             )
         ]
         del sides
-        found_of_all = preferences(judged_rows(context, context.own, _READ_PAIRS))
-        for judge_name, found in found_of_all.by_judge():
+        pairs = preferences(judged_rows(context, context.own, _READ_PAIRS))
+        for judge_name, found in pairs.by_judge():
             tables.append(estimator_table(found, "pairwise_scoring", judge_name))
         return tables
