@@ -21,6 +21,7 @@ from orchestrator.runner.commands.parser import (
     Completion,
     Parser,
     end_at_once,
+    in_utf8,
     open_streams,
     said_by_system,
 )
@@ -44,6 +45,7 @@ def entry() -> None:
     ended: list[int] = []
     atexit.register(end_at_once, ended)  # before all others, so it runs after them
     open_streams()
+    in_utf8()
     os.environ.setdefault(*_ALLOCATOR)
     if "_ARGCOMPLETE" in os.environ:
         # The shell asks what may come next; this answers and ends the process.

@@ -48,7 +48,7 @@ class CsvRows:
             if not self.columns:
                 for name, n in Counter(values).items():
                     if n > 1 and name:
-                        faults.add(f"{self.file}:{number}", f"{n} columns are named {name!r}")
+                        faults.add(f"{self.file}:{number}", f"{n} columns are named {name!r:.80}")
                 self.columns = tuple(
                     name or f"column_{place}" for place, name in enumerate(values, start=1)
                 )
@@ -107,7 +107,8 @@ class CsvRows:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield *taken[0], ValueError(f"not CSV: {error}; check the quotes of this row")
+                said = _CR_ENDS if "new-line" in str(error) else f"{error}; check this row's quotes"
+                yield *taken[0], ValueError(f"not CSV: {said}")
                 return
             except ValueError as error:
                 yield *taken[-1], error
@@ -137,7 +138,8 @@ def not_json(text: bytes, error: Exception) -> str:
     """
     half = next((found for found in _ESCAPED.finditer(text) if found["half"]), None)
     if half is None:
-        return other_form(text) or f"not JSON: {error}"
+        is_deep = isinstance(error, RecursionError)
+        return other_form(text) or f"not JSON: {'nested too deep' if is_deep else error}"
     return f"has half a character ({half['half'].decode()}, a lone surrogate); remove it"
 
 
@@ -214,7 +216,7 @@ class JsonRows:
         self.read_as = f"rows from {where!r}" if where else ""
         faults = Faults()
         if (key := repeated_key(text.encode(), document)) is not None:
-            faults.add(shown, f"duplicate key {key!r} in an object")
+            faults.add(shown, f"duplicate key {key!r:.80} in an object")
         columns: dict[str, None] = {}
         for index, value in enumerate(found):
             if isinstance(value, dict):
@@ -251,7 +253,7 @@ class JsonLines:
             try:
                 row = _object(line)
                 if (key := repeated_key(line, row)) is not None:
-                    faults.add(f"{shown}:{number}", f"duplicate key {key!r} in an object")
+                    faults.add(f"{shown}:{number}", f"duplicate key {key!r:.80} in an object")
                 if not columns.keys() >= row.keys():
                     columns.update(dict.fromkeys(row))
             except ValueError as error:
@@ -279,6 +281,7 @@ class JsonLines:
         return self._lines.where(index)
 
 
+_CR_ENDS: Final = "lines end with a carriage return alone; save the file with line feeds"
 _SPREAD: Final = {
     "[": "a list; JSON Lines needs one object per line",
     "{": "an object over several lines; JSON Lines needs one object per line",
@@ -290,7 +293,7 @@ def _object(line: bytes) -> dict[str, object]:
         value = decode(line)
     except (ValueError, RecursionError) as error:
         begin = decoded(line)[:40].strip()
-        what = _SPREAD.get(begin) or not_json(line, error)
+        what = _CR_ENDS if b"\r" in line.strip() else _SPREAD.get(begin) or not_json(line, error)
         raise ValueError(f"{what}; the line begins {begin!r}") from error
     if isinstance(value, dict):
         return value

@@ -123,7 +123,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
             ]
             if same:
                 first, second = sorted((twin, same[0]))
-                what = f"the {columns.key} {key!r} was already given at {rows.where(first)}"
+                what = f"the {columns.key} {key!r:.80} was already given at {rows.where(first)}"
                 what += "" if names.key else "; if it is no key, set fields: {key: null}"
                 faults.add(rows.where(second), what)
             if len(faults) == MAX_FAULTS:
@@ -192,6 +192,9 @@ _MAGIC: Final = (
     (b"\x28\xb5\x2f\xfd", "compressed by Zstandard; unpack it first"),
     (b"PK\x03\x04", "a ZIP archive, or an Excel file; unpack it, or name it .xlsx"),
     (b"PAR1", "a Parquet file; name it .parquet"),
+    (b"PARE", "an encrypted Parquet file; save it without encryption"),
+    (b"ARROW1", "an Arrow file; save it as Parquet"),
+    (b"\xd0\xcf\x11\xe0", "an old or locked Excel file; save it as .xlsx, without a password"),
     (b"\xff\xfe", "UTF-16 text; save the file as UTF-8"),
     (b"\xfe\xff", "UTF-16 text; save the file as UTF-8"),
     (b"version https://git-lfs", "only a pointer; fetch the file with: git lfs pull"),

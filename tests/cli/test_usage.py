@@ -92,6 +92,19 @@ def test_every_option_is_read_by_its_command():
         assert not {one.dest for one in parser._actions} - known - {"help"}, name
 
 
+@pytest.mark.parametrize("empty", ["", " "])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_value_may_be_empty(command, name, empty):
+    """As of a shell's variable that is not set: `--retry "$CAUSE"` would retry nothing."""
+    for action in commands()[name]._actions:
+        if action.nargs == 0:
+            continue
+        words = [f"{action.option_strings[-1]}={empty}"] if action.option_strings else [empty]
+        code, out, err = command(*name.split(), *words)
+        assert (code, out) == (EXIT_USAGE, "")
+        assert "the value is empty" in err or action.type or action.choices, words
+
+
 def test_every_command_stands_beside_what_it_does(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     _, out, _ = command("--help")
@@ -349,7 +362,7 @@ def test_faults_show_no_escape_sequences(command, recipe):
 def test_there_is_no_run(command, here, name):
     (here / "file").touch()
     (here / "folder").mkdir()
-    for run in ("nowhere", "file", "folder", ""):
+    for run in ("nowhere", "file", "folder"):
         code, _, err = command(name, run)
         assert code == 2
         assert "no run" in err

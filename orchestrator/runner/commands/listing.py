@@ -294,7 +294,9 @@ def _install(wanted: Published) -> None:
             sys.executable, *_PIP, "install", "--no-deps", "--require-hashes",
             "--quiet", "--requirement", str(listed),
         )  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        done = subprocess.run(  # noqa: S603 (no shell)
+            command, capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
     if done.returncode == 0:
         return
     if "No module named pip" in done.stderr:

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import errno
 import importlib
+import io
 import itertools
 import os
 import re
@@ -70,6 +71,14 @@ class Parser(argparse.ArgumentParser):
             event = {"event": "error", "text": f"{self.prog}: {message}", "faults": []}
             self.exit(2, json.dumps(event) + "\n")
         super().error(message)
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401
+        """Called by argparse for all values of an argument; a text among them is never empty."""
+        # The values of a command are all that follows it, which its own parser checks.
+        is_text = action.type is None and action.nargs != argparse.PARSER
+        if is_text and not all(text.strip() for text in arg_strings):
+            raise argparse.ArgumentError(action, "the value is empty; is a shell variable unset?")
+        return super()._get_values(action, arg_strings)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
         """Called by argparse for each value of an argument."""
@@ -252,6 +261,20 @@ def open_streams() -> None:
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def in_utf8() -> None:
+    """Start the program again in Python's UTF-8 mode (PEP 540) where the locale has not UTF-8.
+
+    Else names that the locale can't write, such as those of files in a recipe, could not be used.
+    Servers inherit the mode; the streams keep their encoding.
+    """
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"
+        os.environ.setdefault("PYTHONIOENCODING", sys.stdout.encoding)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 (as it was)
 
 
 def said_by_system(error: OSError) -> str:

@@ -67,7 +67,7 @@ def write_mark(path: Path, mark: str, paths: Iterable[Path]) -> None:
 # Such answers are judged as they are; only the reader can say if a comparison of them is meant.
 
 
-_WANTED: Final = ("model", "text", "finish_reason")
+_WANTED: Final = ("item", "model", "text", "finish_reason")
 _START: Final = 32
 _TEXT: Final = pl.col("text").str
 # The same as `mark_in`, of a column.
@@ -78,36 +78,46 @@ _IS_EMPTY: Final = _TEXT.strip_chars() == ""
 _CUT: Final = "length"
 _WHOLE: Final = ("stop", GIVEN)
 _SHOWN: Final = 3
+# Items with the same answer, and their part of all, that are said: fewer may be chance.
+_SAME: Final = 5
+_SAME_PART: Final = 0.5
 
 
 def answer_notes(frames: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Return a line for each kind: cut, of unknown ends, of no text, and with thinking.
+    """Return a line for each kind: cut, of unknown ends, of no text, all alike, and with thinking.
 
     Answers that failed are no answers.
     """
     answered: Counter[str] = Counter()
     thinking: Counter[str] = Counter()
     empty: Counter[str] = Counter()
+    same: Counter[tuple[str, str]] = Counter()
     ended: dict[str, Counter[str]] = {}
     for rows in answer_slices(frames, _WANTED):
-        counted = (
-            rows.filter(pl.col("text").is_not_null())
-            .group_by("model", "finish_reason", maintain_order=True)
-            .agg(pl.len(), _THINKS.sum().alias("thinking"), _IS_EMPTY.sum().alias("empty"))
+        told = rows.filter(pl.col("text").is_not_null())
+        counted = told.group_by("model", "finish_reason", maintain_order=True).agg(
+            pl.len(), _THINKS.sum().alias("thinking"), _IS_EMPTY.sum().alias("empty")
         )
+        texts = told.filter(~_IS_EMPTY).group_by("model", "text").agg(pl.len(), "item")
+        texts = texts.filter(pl.col("item").list.n_unique() >= _SAME).sort("len", "model", "text")
+        same.update({(model, text): n for model, text, n, _ in texts.iter_rows()})
         for model, reason, n, n_thinking, n_empty in counted.iter_rows():
             answered[model] += n
             thinking[model] += n_thinking
             empty[model] += n_empty
             if reason is not None and reason not in _WHOLE:
                 ended.setdefault(reason, Counter())[model] += n
-    return list(_said(answered, thinking, empty, ended))
+    alike = Counter(
+        {model: n for (model, _), n in same.items() if n >= _SAME_PART * answered[model]}
+    )
+    return list(_said(answered, thinking, empty, alike, ended))
 
 
 def _said(
     answered: Counter[str],
     thinking: Counter[str],
     empty: Counter[str],
+    alike: Counter[str],
     ended: Mapping[str, Counter[str]],
 ) -> Iterator[str]:
     if cut := _shares(ended.get(_CUT, Counter()), answered):
@@ -118,6 +128,8 @@ def _said(
         yield f"answers that ended by {reason!r}, which may not be whole: {shares}"
     if shown := _shares(empty, answered):
         yield f"answers without a text, and judged as such: {shown}"
+    if shown := _shares(alike, answered):
+        yield f"answers of one and the same text to different items: {shown}"
     if shown := _shares(thinking, answered):
         yield f"answers that hold the model's thinking, which judges read: {shown}; {REMEDY}"
 

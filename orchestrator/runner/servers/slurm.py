@@ -54,7 +54,8 @@ def answer(*words: str) -> str | NoAnswer:
             words,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=_ANSWER_S,
             check=False,
         )
