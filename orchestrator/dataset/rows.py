@@ -1,7 +1,9 @@
 """Rows of files made into datasets: by the offset of their lines, 16 bytes a row in memory."""
 
+import csv
 import os
 import weakref
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -212,8 +214,8 @@ def other_form(begin: bytes) -> str:
     return next(known, binary if b"\0" in begin[:_LONGEST_MAGIC] else "")
 
 
-class LineFile:
-    """Rows by their offsets, 8 bytes a row.
+class LineFile(ABC):
+    """Rows of lines by their offsets, 8 bytes a row.
 
     The file stays open: a file that is replaced by another under its name is still read as it was.
 
@@ -261,14 +263,22 @@ class LineFile:
                 offset += len(line)
                 number += 1
 
-    def read(self, index: int) -> bytes:
-        """The bytes of a row."""
+    @abstractmethod
+    def decode(self, line: bytes) -> Row:
+        """The row that such bytes are; any `ValueError` or `csv.Error` where they are none."""
+
+    def row(self, index: int) -> Row:
+        """See `Rows`."""
         start = self._starts[index]
         end = self._starts[index + 1] if index + 1 < len(self._starts) else self._size
-        return os.pread(self._fd, end - start, start)
+        try:
+            return self.decode(os.pread(self._fd, end - start, start))
+        except (ValueError, csv.Error, StopIteration) as error:
+            where = self.where(index)
+            raise DatasetError(f"{where}: changed while it was in use: {error}") from error
 
     def where(self, index: int) -> str:
-        """File and line of a row; counts lines, so for messages only."""
+        """See `Rows`; counts lines, so for messages only."""
         end, position, number = self._starts[index], 0, 1
         while position < end:
             chunk = os.pread(self._fd, min(_CHUNK, end - position), position)

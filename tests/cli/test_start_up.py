@@ -3,6 +3,7 @@
 import argparse
 import functools
 import json
+import pkgutil
 import subprocess
 import sys
 
@@ -140,7 +141,11 @@ finally:
 
 @pytest.mark.parametrize("name", commands())
 def test_every_command_has_a_function(name):
-    assert callable(cli._handler(commands()[name].get_default("handler")))
+    assert callable(
+        pkgutil.resolve_name(
+            f"orchestrator.runner.commands.{commands()[name].get_default('handler')}"
+        )
+    )
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def test_a_damaged_file_of_any_form_is_said_in_our_words(tmp_path_factory, suffi
                 content = content.replace(b"\n", b"\r")
             case "other form":
                 content = bytearray(_FORMS[data.draw(st.sampled_from(list(_FORMS)))])
-            case "twice":
+            case _:
                 content = content + content
     path = tmp_path_factory.mktemp("damaged") / f"x{suffix}"
     path.write_bytes(bytes(content))

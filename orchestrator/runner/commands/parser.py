@@ -252,7 +252,11 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def open_streams() -> None:
-    """Open what the caller has closed (`2>&-`): else the next file, such as the store, gets it."""
+    """Open what the caller has closed (`2>&-`): else the next file, such as the store, gets it.
+
+    In a locale without UTF-8 the program starts again, in Python's UTF-8 mode: else names that the
+    locale can't write, of files, models or servers, could not be used.
+    """
     for number in range(3):
         try:
             os.fstat(number)
@@ -263,14 +267,7 @@ def open_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def in_utf8() -> None:
-    """Start the program again in Python's UTF-8 mode (PEP 540) where the locale has not UTF-8.
-
-    Else names that the locale can't write, such as those of files in a recipe, could not be used.
-    Servers inherit the mode; the streams keep their encoding.
-    """
+    # UTF-8 mode (PEP 540), which servers inherit; the streams keep their encoding.
     if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
         os.environ["PYTHONUTF8"] = "1"
         os.environ.setdefault("PYTHONIOENCODING", sys.stdout.encoding)
