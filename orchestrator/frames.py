@@ -174,6 +174,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         self.folder = folder
         self.beside = folder if beside is None else beside
         self.roles = roles
+        self._digests: dict[str, tuple[tuple[int, ...], bytes]] = {}
         self._paths = {
             path.stem: path
             for path in (*sorted(folder.glob("*.parquet")), *also)
@@ -195,9 +196,13 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         return len(self._paths)
 
     def digest(self, name: str) -> bytes:
-        """A digest of the bytes of a frame's file."""
+        """A digest of the bytes of a frame's file, which is read anew only where it changed."""
         with os.fdopen(files.open_plain(self._paths[name], os.O_RDONLY), "rb") as file:
-            return hashlib.file_digest(file, "blake2b").digest()
+            found = os.fstat(file.fileno())
+            mark = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            if self._digests.get(name, ((), b""))[0] != mark:
+                self._digests[name] = mark, hashlib.file_digest(file, "blake2b").digest()
+            return self._digests[name][1]
 
     def scan(self, name: str) -> pl.LazyFrame:
         """A frame that is read as far as what is asked of it needs."""

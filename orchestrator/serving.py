@@ -303,14 +303,6 @@ class LaunchKind(Plugin[ConfigT], ABC):
         """Return the same for these GPUs and this share of the memory of each."""
         return self
 
-    def tokenizer(self, weights: str) -> tuple[Path, str] | None:  # noqa: ARG002 (a default)
-        """Find the file `tokenizer.json` of weights, with its hash in `identity`; None if unknown.
-
-        Raises:
-            LaunchError: If the weights are not there.
-        """
-        return None
-
     def serve_command(self, options: ServeOptions) -> Sequence[str]:  # noqa: ARG002 (a default)
         """Return the command line of a server that a person starts by `orchestrator servers serve`.
 

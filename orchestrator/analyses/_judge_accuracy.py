@@ -46,7 +46,6 @@ from orchestrator.ranking.winners import (
     JudgedWinner,
     calibrated,
     judged_settings,
-    judging_sources,
     tables,
 )
 from orchestrator.statistics.agreement import cohen_kappa
@@ -86,21 +85,11 @@ _AGREEMENT: Final = table_columns(
 )
 
 
-class JudgeCalibrationAnalysis(Analysis[JudgedWinner]):
-    """Calibration of judges: confidence against accuracy, Brier score, ECE."""
-
-    def summarise(self, context: Context) -> list[Table]:
-        """A line a judge and setting, then confidence against accuracy, bin by bin."""
-        config = self.config
-        sources = judging_sources(context, config.methods)
-        return tables(list(calibrated(context, sources, config.winner)))
-
-
 class JudgeAccuracyAnalysis(Analysis[JudgedWinner]):
-    """Accuracy of judges in naming the better answer, by setting and estimator: mean or mode."""
+    """Accuracy and calibration of judges in naming the better answer, by setting and estimator."""
 
     def summarise(self, context: Context) -> list[Table]:
-        """Accuracy by setting and estimator, intervals, and what each choice is worth."""
+        """Accuracy by setting and estimator, what each choice is worth, and calibration."""
         settings = judged_settings(context, self.config.methods, self.config.winner)
         found = []
         for estimators, kind in ((POINTWISE, "pointwise"), ((*PAIRWISE, SCORES), "pairwise")):
@@ -112,7 +101,7 @@ class JudgeAccuracyAnalysis(Analysis[JudgedWinner]):
         found.append(_contrasts(settings, context))
         found += _categories(settings, context)
         found += _reasoning(settings, context)
-        return found
+        return found + tables(list(calibrated(settings, context.confidence_level)))
 
 
 def _accuracies(settings: Sequence[Judged], estimators: Sequence[str], kind: str) -> Table:

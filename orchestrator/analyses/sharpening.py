@@ -103,6 +103,9 @@ def _settings(context: Context, source: Source) -> Iterator[_Setting]:
         return
     rows = renamed(rows, columns).filter((pl.col("status") == "ok").fill_null(value=False))
     missing = {name: value for name, value in _FILLED.items() if name not in rows.columns}
+    # Judgments of two labels can't tie: the level for ties is empty.
+    method = source.method
+    has_two = isinstance(method, JudgeMethod) and len(method.config.verdicts()) == _TWO
     missing |= {} if "exact" in rows.columns else {"exact": pl.lit(value=True)}
     unit = pl.concat_list([one for one in _UNITS if one in rows.columns])
     measured = (
@@ -114,7 +117,7 @@ def _settings(context: Context, source: Source) -> Iterator[_Setting]:
             "judge",
             "exact",
             unit=unit.list.sort().list.join("\x1f"),
-            labels=pl.lit(_TWO) if _has_two(source) else pl.col(lists[0]).list.len(),
+            labels=pl.lit(_TWO) if has_two else pl.col(lists[0]).list.len(),
             entropy=pl.mean_horizontal(*map(_entropy, lists), ignore_nulls=False),
             top=pl.mean_horizontal(*(pl.col(one).list.max() for one in lists)),
         )
@@ -124,12 +127,6 @@ def _settings(context: Context, source: Source) -> Iterator[_Setting]:
     for judge in judges:
         name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
         yield name, source, str(judge), measured.filter(pl.col("judge") == judge)
-
-
-def _has_two(source: Source) -> bool:
-    """Return True if judgments can't tie: there are two labels, and the level for ties is empty."""
-    method = source.method
-    return isinstance(method, JudgeMethod) and len(method.config.verdicts()) == _TWO
 
 
 def _entropy(column: str) -> pl.Expr:

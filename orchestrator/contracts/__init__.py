@@ -358,7 +358,6 @@ _PARTS: Final[dict[str, _Names]] = {
         "programs": called_with("self"),
         "footprint": called_with("self", "models"),
         "placed": called_with("self", "gpus", "memory_fraction"),
-        "tokenizer": called_with("self", "weights"),
         "serve_command": called_with("self", "options"),
     },
     plugins.DATASETS: {

@@ -26,7 +26,7 @@ from typing import ClassVar, Final, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from orchestrator.contracts.settings import ByBertScore, Similarity, comparer_name
+from orchestrator.contracts.settings import BertScoreSettings, Similarity, comparer_name
 from orchestrator.contracts.settings import comparers as named_comparers
 from orchestrator.judgment import confidence as formulas
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
@@ -82,7 +82,7 @@ class SampleSettings(Settings):
         "and white space.",
     )
     similarity: Similarity = Field(
-        ByBertScore(),
+        BertScoreSettings(),
         description="Encoder of meaning: similarity; F1 of the two texts is compared.",
     )
     threshold: float = Field(

@@ -57,14 +57,12 @@ class LimitProgress(msgspec.Struct, frozen=True):
         signal: What it follows: "queue" (the server's own), "throughput", "" while not known.
         first: At the start of this call.
         n_changes: Since then.
-        last: The last few changes: when (`at`, seconds of this call), `before`, `after`, `why`.
     """
 
     is_adaptive: bool = False
     signal: str = ""
     first: int = 0
     n_changes: int = 0
-    last: tuple[dict[str, float | str], ...] = ()
 
 
 class ModelProgress(msgspec.Struct, frozen=True):

@@ -303,7 +303,7 @@ def test_two_runs_are_compared(browser, links):
             page.get_by_label(f"Compare {name}").check()
         page.get_by_text("Compare two runs").click()
         page.wait_for_url("**/compare?a=demo&b=big")
-        page.locator("h2", has_text="Settings that differ").wait_for()
+        page.locator("summary", has_text="Settings that differ").wait_for()
         assert said == []
 
 
