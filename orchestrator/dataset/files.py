@@ -93,21 +93,15 @@ def _unreadable(
                 begin = file.read(64)
             if not begin.startswith(own) and (said := other_form(begin)):
                 return DatasetError(f"{shown if path is source else path}: {said}")
-    return DatasetError(f"{shown}: not readable as {form}: {_why(error)}{_AGAIN}")
-
-
-_AGAIN: Final = "; save or download it again"
+    return DatasetError(f"{shown}: not readable as {form}: {_why(error)}")
 
 
 def _why(error: Exception) -> str:
     """Say what is wrong with a file that a library can't read; some speak in codes of their own."""
-    if isinstance(error, EOFError):
-        return "it is cut off"
-    said = str(error).partition("\n")[0]
-    coded = (OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-    if isinstance(error, coded) or "{" in said:
-        return getattr(error, "strerror", None) or "it is damaged, or of another form"
-    return said
+    said = "it is cut off" if isinstance(error, EOFError) else str(error).partition("\n")[0]
+    if isinstance(error, OSError | zlib.error | lzma.LZMAError | zipfile.BadZipFile) or "{" in said:
+        said = getattr(error, "strerror", None) or "it is damaged, or of another form"
+    return f"{said}; save or download it again"
 
 
 def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
@@ -158,7 +152,7 @@ def _unpack(path: Path, to: Path, shown: str) -> None:
         with _OPENERS[path.suffix.lower()](path, "rb") as packed, to.open("wb") as file:
             file.writelines(_pieces(packed, path, shown))
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DatasetError(f"{shown}: cannot be unpacked: {_why(error)}{_AGAIN}") from error
+        raise DatasetError(f"{shown}: cannot be unpacked: {_why(error)}") from error
 
 
 def _pieces(packed: IO[bytes], path: Path, shown: str, n: int = 0) -> Iterator[bytes]:

@@ -264,10 +264,8 @@ class JsonLines(LineFile):
         try:
             value = decode(line)
         except (ValueError, RecursionError) as error:
-            begin = decoded(line)[:40].strip()
-            what = (
-                _CR_ENDS if b"\r" in line.strip() else _SPREAD.get(begin) or not_json(line, error)
-            )
+            begin, has_cr = decoded(line)[:40].strip(), b"\r" in line.strip()
+            what = _SPREAD.get(begin) or (_CR_ENDS if has_cr else not_json(line, error))
             raise ValueError(f"{what}; the line begins {begin!r}") from error
         if isinstance(value, dict):
             return value

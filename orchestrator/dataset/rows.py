@@ -274,8 +274,8 @@ class LineFile(ABC):
         try:
             return self.decode(os.pread(self._fd, end - start, start))
         except (ValueError, csv.Error, StopIteration) as error:
-            where = self.where(index)
-            raise DatasetError(f"{where}: changed while it was in use: {error}") from error
+            what = f"{self.where(index)}: changed while it was in use"
+            raise DatasetError(f"{what}; run the command again") from error
 
     def where(self, index: int) -> str:
         """See `Rows`; counts lines, so for messages only."""

@@ -1,6 +1,7 @@
 """Refusals before anything is sent: exit code 2, in words, and nothing left behind."""
 
 import ast
+import re
 import socket
 from collections import defaultdict
 from pathlib import Path
@@ -102,7 +103,7 @@ def test_no_value_may_be_empty(command, name, empty):
         words = [f"{action.option_strings[-1]}={empty}"] if action.option_strings else [empty]
         code, out, err = command(*name.split(), *words)
         assert (code, out) == (EXIT_USAGE, "")
-        assert "the value is empty" in err or action.type or action.choices, words
+        assert re.search("the value is empty|invalid choice", err) or action.type, words
 
 
 def test_every_command_stands_beside_what_it_does(command, monkeypatch):

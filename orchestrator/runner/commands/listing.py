@@ -215,9 +215,7 @@ def _install(wanted: Published) -> None:
             sys.executable, *_PIP, "install", "--no-deps", "--require-hashes",
             "--quiet", "--requirement", str(listed),
         )  # fmt: skip
-        done = subprocess.run(  # noqa: S603 (no shell)
-            command, capture_output=True, encoding="utf-8", errors="replace", check=False
-        )
+        done = subprocess.run(command, capture_output=True, errors="replace", check=False)  # noqa: S603
     if done.returncode == 0:
         return
     if "No module named pip" in done.stderr:

@@ -72,17 +72,11 @@ class Parser(argparse.ArgumentParser):
             self.exit(2, json.dumps(event) + "\n")
         super().error(message)
 
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401
-        """Called by argparse for all values of an argument; a text among them is never empty."""
-        # The values of a command are all that follows it, which its own parser checks.
-        is_text = action.type is None and action.nargs != argparse.PARSER
-        if is_text and not all(text.strip() for text in arg_strings):
-            raise argparse.ArgumentError(action, "the value is empty; is a shell variable unset?")
-        return super()._get_values(action, arg_strings)
-
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
         """Called by argparse for each value of an argument."""
         choices = None if action.choices is None else [str(choice) for choice in action.choices]
+        if choices is None and isinstance(value, str) and not value.strip():
+            raise argparse.ArgumentError(action, "the value is empty; is a shell variable unset?")
         if choices is None or value in choices:
             super()._check_value(action, value)
             return

@@ -49,7 +49,6 @@ def answer(*words: str) -> str | Failure:
             words,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            encoding="utf-8",
             errors="replace",
             timeout=_ANSWER_S,
             check=False,
