@@ -82,9 +82,8 @@ _THINKING: Final = "answers that hold the model's thinking, which judges read: "
 _KINDS: Final = (_CUT, _EMPTY, _ALIKE, _THINKING)
 _WHOLE: Final = ("stop", GIVEN)
 _SHOWN: Final = 3
-# Items with the same answer, and their part of all, that are said: fewer may be chance.
+# Items with the same answer that are said, if they are half of all: fewer may be chance.
 _SAME: Final = 5
-_SAME_PART: Final = 0.5
 
 
 def answer_notes(frames: Mapping[str, pl.DataFrame]) -> list[str]:
@@ -111,7 +110,7 @@ def answer_notes(frames: Mapping[str, pl.DataFrame]) -> list[str]:
         texts = texts.filter(pl.col("item").list.n_unique() >= _SAME).sort("len", "model", "text")
         same.update({(model, text): n for model, text, n, _ in texts.iter_rows()})
     for (model, _), n in same.items():
-        found[_ALIKE][model] += n if n >= _SAME_PART * answered[model] else 0
+        found[_ALIKE][model] += n if 2 * n >= answered[model] else 0
     ends = [said for said in found if said not in _KINDS][:_SHOWN]
     shares = {said: _shares(found[said], answered) for said in (_CUT, *ends, *_KINDS[1:])}
     after = {_THINKING: f"; {REMEDY}"}
