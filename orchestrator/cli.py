@@ -47,7 +47,10 @@ def entry() -> None:
         # The shell asks what may come next; this answers and ends the process.
         _module("runner.commands.parser").complete(_parser())
     gc.set_threshold(*_COLLECT_EVERY)
-    code = main(sys.argv[1:])
+    try:
+        code = main(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED  # before there was a command, or again while the first was told
     # All is said and done: one Ctrl-C more would only change the exit code.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import errno
 import importlib
-import io
 import itertools
 import os
 import re
@@ -259,8 +258,6 @@ def open_streams() -> None:
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
     # UTF-8 mode (PEP 540), which servers inherit; the streams keep their encoding.
     if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
         os.environ["PYTHONUTF8"] = "1"
