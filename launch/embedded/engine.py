@@ -300,7 +300,7 @@ class Engine:
         sampler = Sampler([row.answer.draw for row in rows], self._runner.device)
         drawn = sampler.draw(logits, [0] * len(rows))
         for place, row in enumerate(rows):
-            if self._take(row, place, drawn):
+            if self._take(row, drawn[place]):
                 batch = next(b for b in self._batches if row.length < b.pool.capacity)
                 slot = batch.add(row)
                 start = 0
@@ -323,20 +323,20 @@ class Engine:
         for slot in range(len(rows) - 1, -1, -1):
             row = rows[slot]
             row.length += 1
-            if not self._take(row, slot, drawn):
+            if not self._take(row, drawn[slot]):
                 batch.drop(slot)
 
-    def _take(self, row: Row, place: int, drawn: Drawn) -> bool:
+    def _take(self, row: Row, drawn: Drawn) -> bool:
         """Give a row its token; False when it needs no further one."""
         job, answer = row.job, row.answer
-        token, logprob = drawn.ids[place], drawn.logprobs[place]
+        token, logprob, listed = drawn
         if logprob != logprob:
             row.spoilt = True
             self._finish(job, internal("the model gave logits that are not numbers"))
         if job.reported:
             return False
         self.counters.generated_tokens += 1
-        ended = answer.add(token, logprob, drawn.alternatives.get(place), self._tokens)
+        ended = answer.add(token, logprob, listed, self._tokens)
         row.last = token
         if ended:
             self._finish(job)

@@ -40,7 +40,6 @@ from orchestrator.plugin import (
 from orchestrator.ranking.cells import mean_of, without_n
 from orchestrator.ranking.winners import judging_sources
 from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
-from orchestrator.statistics.resampling import Resampling
 from orchestrator.tables import measured
 
 _OF_PAIRS: Final = ("turn", "judge", "model_a", "model_b", "p_ab", "p_ba")
@@ -167,7 +166,7 @@ def _changes(settings: Sequence[_Setting], context: Context) -> list[Table]:
     keys = ["item", "turn", "unit"]
     found: list[tuple[str, str, Comparison, float | None]] = []
     averaged: list[str] = []
-    resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
+    resampling = context.resampling()
     for (plain, source, judge, rows), (reasoned, other, same, others) in permutations(settings, 2):
         method, reasoning = source.method, other.method
         if judge != same or not isinstance(method, JudgeMethod):

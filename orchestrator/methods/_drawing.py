@@ -23,6 +23,7 @@ from orchestrator.plugin import (
     Sampling,
     Settings,
     Stage,
+    Unit,
 )
 
 _WRITTEN: Final = 0.7
@@ -267,6 +268,20 @@ def _answers(
             top_logprobs=top_logprobs,
         )
         for model, messages in contexts
+    ]
+
+
+def further_draws(
+    unit: Unit, ask: Ask, messages: Messages, drawing: Drawing, n: int, **hot: float
+) -> list[GenerateAsk]:
+    """Ask a unit's model n times more, told apart by their repeat index.
+
+    `hot` are settings that take the place of those of `drawing`, of every category alike.
+    """
+    sampling = drawing.model_copy(update={**hot, "temperature_by_category": {}}).sampling()
+    return [
+        ask.generate(unit.models[0], messages, sampling, item_key=unit.item.key, repeat=repeat)
+        for repeat in range(n)
     ]
 
 

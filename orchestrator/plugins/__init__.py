@@ -65,6 +65,7 @@ REMOVED: Final[Mapping[str, str]] = {
     "jury_reliability": "use self_preference for how well each judge tells models apart, and jury",
     "labelled_examples": "write judgments that the judge is shown as `examples`",
     "listwise": "compare pairs with pairwise_ranking",
+    "observe": "it reads the tokens that come with the answer; glass_box scores answers",
     "padded_answers": "see what length is worth in the ratings at equal style of each report",
     "style_control": "every report of judged pairs has ratings at equal style",
 }

@@ -115,16 +115,6 @@ def check_sheet(rows: Rows, codes: Sequence[str | None], key: Mapping[str, KeyRo
     faults.check()
 
 
-def left_out(key: Mapping[str, KeyRow], labelled: Sequence[str]) -> list[str]:
-    """Return the codes without a label that were drawn before the last one that has one.
-
-    The rows were drawn in random order, so that any number of the first ones is a random choice.
-    """
-    done = set(labelled)
-    last = max((place for place, code in enumerate(key) if code in done), default=-1)
-    return [code for code in islice(key, last + 1) if code not in done]
-
-
 TIE: Final = "tie"
 _Read = Callable[[Mapping[str, object], str], str | None]
 _SIDES: Final = {
@@ -215,11 +205,16 @@ def read_human_labels(
 def skipped_rows(path: Path, labels: Collection[Label]) -> list[str]:
     """Return the codes of a sheet that people passed over, in the order in which they were drawn.
 
+    They have no label and stand before the last row that has one: the rows were drawn in random
+    order, so that any number of the first ones is a random choice.
+
     Raises:
         DatasetError: See `read_key`.
     """
-    codes = [one.code for one in labels if one.code]
-    return left_out(read_key(path), codes) if codes else []
+    done = {one.code for one in labels if one.code}
+    codes = list(read_key(path)) if done else []
+    last = max((place for place, code in enumerate(codes) if code in done), default=-1)
+    return [code for code in codes[: last + 1] if code not in done]
 
 
 def read_key(path: Path) -> dict[str, KeyRow]:

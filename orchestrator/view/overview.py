@@ -8,6 +8,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.report.html import page, shell
 from orchestrator.report.text import page_line
 from orchestrator.runner.api import compare
+from orchestrator.runner.comparing.differences import settings_table
 from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.interface.result import Result
 
@@ -41,16 +42,23 @@ def drawings(parts: Sequence[page.Section]) -> dict[str, object]:
 
 
 def compared(a: Result, b: Result) -> dict[str, object]:
-    """Two runs side by side, as `orchestrator compare` shows them; or why they can't be."""
+    """Two runs side by side, as `orchestrator compare` shows them.
+
+    If they can't be compared, the reason, and the settings that differ.
+    """
+    headline: Sequence[str]
     try:
         found = compare(a, b, allow_code=a.allow_code)
+        headline, notes, tables = found.headline, found.notes, found.tables
     except OrchestratorError as error:
-        return {"headline": [page_line(str(error))], "notes": [], "tables": tree_of("")}
+        differing = settings_table({one.path.name: one.settings for one in (a, b)})
+        headline, notes = [str(error)], ()
+        tables = () if differing is None else (differing,)
     draw = shell.template("grid.html.j2").module.folded  # type: ignore[attr-defined]  # a macro
     return {
-        "headline": [page_line(line) for line in found.headline],
-        "notes": [page_line(line) for line in found.notes],
-        "tables": tree_of("".join(draw(shell.grid(one, one.key), True) for one in found.tables)),  # noqa: FBT003
+        "headline": [page_line(line) for line in headline],
+        "notes": [page_line(line) for line in notes],
+        "tables": tree_of("".join(draw(shell.grid(one, one.key), True) for one in tables)),  # noqa: FBT003
     }
 
 

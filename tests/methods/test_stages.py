@@ -28,10 +28,11 @@ ASKED = (*MODELS, "judge", "rouge_l:words")
 
 
 class Questions(Items):
+    """Of which only the first has a reference."""
+
     def item(self, index):
-        return Item(
-            key=f"i{index}", messages=(Message("user", f"question {index}"),), reference="right"
-        )
+        messages = (Message("user", f"question {index}"),)
+        return Item(key=f"i{index}", messages=messages, reference=None if index else "right")
 
 
 def listed(n, k):
@@ -76,8 +77,8 @@ def answer(request):
             return Rewards(np.ones((1, 1), np.float32))
 
 
-def ran(name, refused=None):
-    """Evaluate one item; return the plan, how often each kind of ask was sent, and the rows.
+def ran(name, refused=None, n_items=1):
+    """Evaluate items; return the plan, how often each kind of ask was sent, and the rows.
 
     Asks of the kind and model that are `refused` fail.
     """
@@ -86,7 +87,7 @@ def ran(name, refused=None):
     method = contracts.method(kind)
     plan = Plan(
         [make_part(kind, method(method.Config.model_validate(entry)), MODELS)],
-        Questions(1),
+        Questions(n_items),
         {model: digest(model) for model in ASKED},
         seed=0,
     )
@@ -128,3 +129,15 @@ def test_a_request_that_fails_is_a_failed_row_with_its_cause(name):
         failed = [row for row in rows if row["status"] == "failed"]
         assert failed, refused
         assert {row["cause"] for row in failed} <= causes, refused
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_item_without_what_a_prompt_shows_fails_alone_and_is_not_judged(name):
+    plan, asked, rows = ran(name, n_items=2)
+    outcomes = {(row["item"], row["status"], row.get("cause") or "") for row in rows}
+    if "reference" in plan.parts[0].method.needs():
+        assert outcomes == {("i0", "ok", ""), ("i1", "failed", "bad_item")}
+        judged = [one for one in asked if one[1] == "judge"]
+        assert [asked[one] for one in judged] == [ran(name)[1][one] for one in judged]
+    else:
+        assert outcomes == {("i0", "ok", ""), ("i1", "ok", "")}

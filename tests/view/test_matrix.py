@@ -55,6 +55,14 @@ def test_the_judgments_of_a_pair_come_when_they_are_wanted(viewer, folder, pair)
     }
 
 
+def test_every_pair_of_many_models_is_in_the_matrix(viewer, tmp_path):
+    models = [f"m{k}" for k in range(24)]
+    preferences = {("i0", a, b, judge): 0.7 for a, b in combinations(models, 2) for judge in JUDGES}
+    made(tmp_path / "many", {("i0", model): "yes" for model in models}, preferences)
+    (matrix,) = item(viewer, tmp_path)["matrices"]
+    assert {(row, column) for row, column, _ in matrix["rows"]} == set(permutations(models, 2))
+
+
 class TestInChromium:
     pytestmark = IN_CHROMIUM
 

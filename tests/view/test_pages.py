@@ -1,8 +1,10 @@
 """Data of the page, without a browser."""
 
 import csv
+import errno
 import io
 import os
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -200,6 +202,19 @@ def test_nothing_is_written_into_a_run(viewer, tmp_path):
     for page in ("/state", "/items?q=x", "/items/0"):
         opened.json(f"/api/runs/made{page}")
     assert listing() == before
+
+
+def test_nothing_is_written_into_a_run_on_another_disk(viewer, tmp_path, monkeypatch):
+    texts = {("i0", model): model for model in MODELS}
+    path = compared_run(tmp_path / "runs" / "made", texts, {("i0", *PAIRS[0], JUDGES[0]): 0.9})
+
+    def across(*_):
+        raise OSError(errno.EXDEV, "another disk")
+
+    monkeypatch.setattr(Path, "hardlink_to", across)
+    before = sorted(one.name for one in (path / "results").iterdir())
+    viewer(tmp_path / "runs").enter().json("/api/runs/made")
+    assert sorted(one.name for one in (path / "results").iterdir()) == before
 
 
 def test_a_run_that_cannot_be_read_says_so(viewer, tmp_path):
