@@ -133,8 +133,8 @@ def not_json(text: bytes, error: Exception) -> str:
     """
     half = next((found for found in _ESCAPED.finditer(text) if found["half"]), None)
     if half is None:
-        is_deep = isinstance(error, RecursionError)
-        return other_form(text) or f"not JSON: {'nested too deep' if is_deep else error}"
+        said = "nested too deep" if isinstance(error, RecursionError) else error
+        return other_form(text) or f"not JSON: {said}"
     return f"has half a character ({half['half'].decode()}, a lone surrogate); remove it"
 
 

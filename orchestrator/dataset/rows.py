@@ -274,8 +274,9 @@ class LineFile(ABC):
         try:
             return self.decode(os.pread(self._fd, end - start, start))
         except (ValueError, csv.Error, StopIteration) as error:
-            what = f"{self.where(index)}: changed while it was in use"
-            raise DatasetError(f"{what}; run the command again") from error
+            raise DatasetError(
+                f"{self.where(index)}: changed while in use; run it again"
+            ) from error
 
     def where(self, index: int) -> str:
         """See `Rows`; counts lines, so for messages only."""

@@ -247,8 +247,8 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 def open_streams() -> None:
     """Open what the caller has closed (`2>&-`): else the next file, such as the store, gets it.
 
-    In a locale without UTF-8 the program starts again, in Python's UTF-8 mode: else names that the
-    locale can't write, of files, models or servers, could not be used.
+    In a locale without UTF-8 the program starts again in Python's UTF-8 mode (PEP 540), which
+    servers inherit: else names that the locale can't write could not be used.
     """
     for number in range(3):
         try:
@@ -258,7 +258,6 @@ def open_streams() -> None:
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
-    # UTF-8 mode (PEP 540), which servers inherit; the streams keep their encoding.
     if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
         os.environ["PYTHONUTF8"] = "1"
         os.environ.setdefault("PYTHONIOENCODING", sys.stdout.encoding)
