@@ -274,9 +274,7 @@ class LineFile(ABC):
         try:
             return self.decode(os.pread(self._fd, end - start, start))
         except (ValueError, csv.Error, StopIteration) as error:
-            raise DatasetError(
-                f"{self.where(index)}: changed while in use; run it again"
-            ) from error
+            raise DatasetError(f"{self.where(index)}: changed meanwhile; run it again") from error
 
     def where(self, index: int) -> str:
         """See `Rows`; counts lines, so for messages only."""
