@@ -68,10 +68,6 @@ class RunningServer(Protocol):
         """None while it runs."""
         ...
 
-    def log_tail(self, n_lines: int = 20) -> str:
-        """The last lines of its log."""
-        ...
-
     def first_error(self) -> str:
         """Its own first error since it was ready, on one line without secrets; perhaps empty."""
         ...

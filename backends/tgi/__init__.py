@@ -160,15 +160,15 @@ class Tgi(OpenaiCompatible):
         Raises:
             Failed: If the server gives none, or the text merges with the prompt.
         """
-        found = await self._ask(
+        ids, logprobs = await self._ask(
             _GENERATE,
             lambda: wire.prefill(prompt.text + text, special=self._endpoint.plain),
             lambda body, secret: wire.prefilled(body, secret, self._spelled),
         )
         n_prompt = len(prompt.ids)
-        if found.ids[:n_prompt] != prompt.ids or len(found.ids) == n_prompt or not n_prompt:
+        if ids[:n_prompt] != prompt.ids or len(ids) == n_prompt or not n_prompt:
             raise Failed(_MERGED)
-        return found.ids[n_prompt:], found.logprobs[n_prompt:]
+        return ids[n_prompt:], logprobs[n_prompt:]
 
     async def _choose_by_list(
         self, prompt: Templated, labels: Sequence[Label], groups: Sequence[Sequence[Ids]]

@@ -88,13 +88,6 @@ class Templated(msgspec.Struct, frozen=True):
     ids: Ids
 
 
-class Prefilled(msgspec.Struct, frozen=True):
-    """A whole text as the server read it: ids, and ln p of each after those before it."""
-
-    ids: Ids
-    logprobs: FloatArray
-
-
 class Spelled(dict[int, bytes]):
     """Texts of tokens by id, gathered from replies: no route gives them."""
 
@@ -254,8 +247,10 @@ def generation(
     return drawn(answer, usage, reading)
 
 
-def prefilled(body: bytes, secret: str, spelled: Spelled | None = None) -> Prefilled | Failure:
-    """A text's own tokens, from the reply to `prefill`; their texts go to `spelled`.
+def prefilled(
+    body: bytes, secret: str, spelled: Spelled | None = None
+) -> tuple[Ids, FloatArray] | Failure:
+    """Ids and ln p of a text's own tokens, from the reply to `prefill`; texts go to `spelled`.
 
     The first has no log-probability: nan. Failures: `NO_PREFILL` where the server gives none,
     "unparseable" where another one lacks its number.
@@ -273,7 +268,7 @@ def prefilled(body: bytes, secret: str, spelled: Spelled | None = None) -> Prefi
         return values
     if np.isnan(values[1:]).any():
         return unparseable("the server returned no log-probability for a token of the prompt")
-    return Prefilled(tuple(one.id for one in tokens), values)
+    return tuple(one.id for one in tokens), values
 
 
 def listed(body: bytes, secret: str) -> NodeReading | Failure:

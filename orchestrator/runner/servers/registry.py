@@ -32,7 +32,6 @@ _STOP_S: Final = 30.0
 _SAME_START_S: Final = 1.0
 _GONE: Final = 1
 _OWNER_ONLY: Final = 0o600
-_TAIL_BYTES: Final = 64 * 1024
 # A server of a cluster of which nothing was written for so long has ended with the job that keeps
 # it. Clocks of nodes may differ by less.
 _LAST_SAID_S: Final = 120.0
@@ -104,13 +103,6 @@ class KeptServer:
         One of a cluster is looked for anew each time that it is needed.
         """
         return None if self.kept.job or self.kept.is_alive else _GONE
-
-    def log_tail(self, n_lines: int = 20) -> str:
-        """The last lines of its log."""
-        with contextlib.suppress(OSError):
-            text = files.tail(self.log_path, _TAIL_BYTES, [self.api_key])
-            return "\n".join(text.splitlines()[-n_lines:])
-        return ""
 
     def first_error(self) -> str:
         """Empty: what of its log is of this run is not known."""
