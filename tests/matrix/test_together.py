@@ -3,6 +3,7 @@
 import json
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import polars as pl
@@ -14,9 +15,13 @@ from tests.matrix.served import kept_server
 from tests.matrix.test_methods_on_servers import JUDGED, METHODS, MODELS
 from tests.matrix.test_rows import ITEMS
 
-CHECKLISTS = ([], ["Is it short?"], ["Is it short?", "Is it kind?", "Is it true?"])
+CHECKLISTS: tuple[list[str], ...] = (
+    [],
+    ["Is it short?"],
+    ["Is it short?", "Is it kind?", "Is it true?"],
+)
 CHECKED = [{**item, "checklist": list(said)} for item, said in zip(ITEMS, CHECKLISTS, strict=True)]
-MORE = {
+MORE: dict[str, dict[str, Any]] = {
     "rubric_of_three": {
         "kind": "rubric", "criteria": [{"name": name} for name in ("a", "b", "c")], **JUDGED,
     },
