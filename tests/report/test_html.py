@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.report.html import charts, methods, page, shell
+from orchestrator.report.html import basis, charts, methods, page, shell
 from orchestrator.report.html.examples import examples
 from orchestrator.report.html.figures import key
 from orchestrator.report.html.shell import safe_block
@@ -237,6 +237,21 @@ def test_undefined_cells_say_why_and_have_no_order():
 def test_a_block_has_nothing_that_moves_its_neighbours(text):
     shown = safe_block(text)
     assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\x00-\x08\x7f]", shown)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("/home/somebody/models/judge.gguf", "…/judge.gguf"),
+        ("models/judge.gguf", "models/judge.gguf"),
+        ("https://models.example/v1", "https://models.example/v1"),
+        ("a/b", "a/b"),
+    ],
+)
+def test_a_page_names_no_folder_of_this_machine(said, shown):
+    assert basis.without_folders(said) == shown
+    settings = {"models": [{"weights": said, "n": 1}, None]}
+    assert basis.portable(settings) == {"models": [{"weights": shown, "n": 1}, None]}
 
 
 @given(st.integers(0, 6), st.integers(0, 6))
