@@ -157,7 +157,7 @@ bench-cluster: setup ## figures of runs beyond one machine (root only; 20 minute
 
 bench-others: setup ## run the benchmarks of what has no target (each prints what it measured)
 	@for name in decode embedded_server features gpu interval_coverage peer sequential \
-			statistics_coverage store ten_seeds view_search; do \
+			statistics_coverage store ten_seeds view_pages view_search; do \
 		echo "== $$name"; $(BIN)/python "benchmarks/$$name.py" || exit 1; done
 
 bench-peers: setup ## the client beside inspect_ai, curator, lm-eval and others (ten minutes; ARGS=--write)

@@ -11,7 +11,7 @@ import msgspec
 from pydantic import AfterValidator, Field
 
 from backends._tokens import known
-from backends._transport import KEEPALIVE_S, Reply, Transport, http_transport
+from backends._transport import Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     ROUTES_MISSING,
@@ -314,9 +314,9 @@ class OpenaiCompatible:
             return names
         return Failure("not_found", self._no_such_model(), permanent=True)
 
-    async def _version(self) -> tuple[str, str] | Failure:
+    async def _version(self, path: str = "/version") -> tuple[str, str] | Failure:
         """Version and fingerprint that the server states."""
-        reply = await self._transport.get("/version", CONTROL_TIMEOUT_S)
+        reply = await self._transport.get(path, CONTROL_TIMEOUT_S)
         return self._read(reply, replies.version)
 
     def _read(self, reply: Reply | Failure, decode: Decode[T]) -> T | Failure:
@@ -342,9 +342,6 @@ class ChatConfig(Settings):
         description="False for a model whose template refuses the role system: a system prompt is "
         "then put before the user's first message.",
     )
-    keepalive_s: float = Field(
-        KEEPALIVE_S, gt=0, description="Time to keep an idle connection open, in seconds."
-    )
 
 
 class Native(OpenaiCompatible):
@@ -354,7 +351,8 @@ class Native(OpenaiCompatible):
     knows_template = True
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: ChatConfig) -> None:
-        super().__init__(endpoint, transport, native_dialect(config), raw=True)
+        dialect = Dialect(token_ids=True, top_k_off=0, system_role=config.system_role)
+        super().__init__(endpoint, transport, dialect, raw=True)
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """See `orchestrator.backend.Backend`."""
@@ -406,7 +404,7 @@ class HttpKind(BackendKind[H]):
 
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
-        transport = http_transport(endpoint, self.config.keepalive_s)
+        transport = http_transport(endpoint)
         made: Backend = self.made(endpoint, transport, self.config)
         return made
 
@@ -417,8 +415,3 @@ class NativeKind(HttpKind[ChatConfig]):
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", features=FEATURES, plain_choose=True, reward=True
     )
-
-
-def native_dialect(config: ChatConfig) -> Dialect:
-    """Return the form of chat requests for servers with our own routes."""
-    return Dialect(token_ids=True, top_k_off=0, system_role=config.system_role)

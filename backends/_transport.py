@@ -140,12 +140,8 @@ class Transport(Protocol):
         ...
 
 
-def http_transport(endpoint: Endpoint, keepalive_s: float = KEEPALIVE_S) -> Transport:
+def http_transport(endpoint: Endpoint) -> Transport:
     """Connect to a server by aiohttp.
-
-    Args:
-        endpoint: Where and with which key.
-        keepalive_s: How long an idle connection is kept; below what the server keeps it.
 
     Raises:
         UsageError: If the URL or the key can't be used.
@@ -153,7 +149,7 @@ def http_transport(endpoint: Endpoint, keepalive_s: float = KEEPALIVE_S) -> Tran
     # aiohttp takes a tenth of a second to import, and who checks a recipe needs no server.
     from backends._aiohttp_transport import AiohttpTransport  # noqa: PLC0415
 
-    return AiohttpTransport(endpoint, keepalive_s)
+    return AiohttpTransport(endpoint)
 
 
 def cause_of(error: OSError) -> str:

@@ -19,10 +19,6 @@ from orchestrator.judgment.similarity import words
 from orchestrator.records import Floats, PairScores
 
 
-class Config(RougeLSettings):
-    """Settings of Rouge-L."""
-
-
 class RougeL:
     """Compares texts by their longest common subsequences of tokens."""
 
@@ -50,7 +46,7 @@ class RougeL:
         return PairScores(precision.astype(np.float32), recall.astype(np.float32), "rouge_l", 0)
 
 
-class RougeLKind(ComparerKind[Config]):
+class RougeLKind(ComparerKind[RougeLSettings]):
     """Compares texts in this process."""
 
     cites = ("lin2004rouge",)

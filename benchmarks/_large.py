@@ -1,4 +1,4 @@
-"""Runs of a million rows of methods that are no pairwise ranking, for the commands that read them.
+"""Runs of a million rows, mostly of methods that are no pairwise ranking, for what reads them.
 
 A run of some thousand rows is made, with replies invented in the process (`_invented.py`), and its
 frames are repeated: a run of a million would take minutes of processor time, and four million
@@ -35,6 +35,8 @@ _JUDGING: Final[dict[str, dict[str, Any]]] = {
     "rubric": {"criteria": [{"name": "help", "weight": 2}, {"name": "harm"}]},
 }
 METHODS: Final = (*_SETTINGS, *_JUDGING)
+# Of this one `commands.py` makes a whole run; the viewer needs many items of it.
+_JUDGING["pairwise_ranking"] = {}
 _N_ITEMS: Final = 1_000
 _ROWS_OF_A_GROUP: Final = 10_000
 _ITEM: Final = "item"

@@ -125,8 +125,7 @@ def estimates(world: World, rng: np.random.Generator) -> dict[str, Estimate]:
         ),
         "Cohen's kappa": cohen_kappa(world.raters[:, 0], world.raters[:, 1], world.prompts),
         "Fleiss' kappa": fleiss_kappa(rater_counts(world.raters, (0.0, 1.0, 2.0)), world.prompts),
-        "Krippendorff's alpha, nominal": krippendorff_alpha(world.raters, world.prompts),
-        "Krippendorff's alpha, ordinal": krippendorff_alpha(world.raters, world.prompts, "ordinal"),
+        "Krippendorff's alpha": krippendorff_alpha(world.raters, world.prompts),
         "pearson, log-normal": correlate(
             world.skewed, world.raters[:, 0], world.prompts, kind="pearson"
         ),

@@ -268,10 +268,6 @@ class FolderLaunch(ForeignLaunch[F]):
         }
         return type(self)(self.config.model_copy(update=update))
 
-    def tokenizer(self, weights: str) -> tuple[Path, str]:
-        """Find the file that spells tokens, with the tokenizer's hash in the identity."""
-        return _weights.tokenizer(weights)
-
 
 def _setting_for(name: str, settings: ForeignConfig) -> str:
     """Name the setting that does what an argument does, as the end of a sentence."""

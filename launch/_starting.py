@@ -142,11 +142,12 @@ async def _attempt(
         server.kill()
         raise
     if fault is None:
-        server.is_ready()
+        # What it complained of until now did not keep it from that.
+        server.log.mark()
         return server
     exit_code = server.exit_code()
     await server.stop()
-    log = server.log_text()
+    log = server.log.text()
     if carrier is not None:
         if not server.node and not was_choosy and carrier.was_silent(log):
             last = server.log_tail(1)
@@ -200,7 +201,7 @@ def _spawn(
             here = {**inherited, **carrier.environment()}
         # An own session: the terminal's Ctrl-C is ours to handle, the server must not see it.
         process = subprocess.Popen(  # noqa: S603 (no shell; the argv is built by a launch kind)
-            command,
+            [part.encode(errors="surrogateescape") for part in command],  # whatever the locale
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=output,

@@ -200,6 +200,7 @@ class Server:
     There the port is 0 until `settle` has learned the address.
 
     Attributes:
+        log: What it has written since it was started, without its key.
         node: Name of the machine that a carrier has chosen; empty on this one. Of several, the
             first; once one of them is lost, that one.
         was_told: True if that machine told it to end; known once it is stopped.
@@ -227,7 +228,7 @@ class Server:
         self.api_key = api_key
         self.pid = 0
         self.log_path = log.path
-        self._log = log
+        self.log = log
         self._process = process
         self._stop_grace_s = stop_grace_s
 
@@ -246,19 +247,11 @@ class Server:
 
     def log_tail(self, n_lines: int = 20) -> str:
         """The last lines of what it wrote since it was started, without its key."""
-        return "\n".join(self._log.text().splitlines()[-n_lines:])
-
-    def log_text(self) -> str:
-        """The last 64 KB of what it wrote since it was started, without its key."""
-        return self._log.text()
+        return "\n".join(self.log.text().splitlines()[-n_lines:])
 
     def first_error(self) -> str:
         """Its own first error since it was ready, on one line without secrets; perhaps empty."""
-        return first_error(self._log.lines()) or first_error(self._log.lines(whole=True))
-
-    def is_ready(self) -> None:
-        """Note that it is ready: what it complained of until now did not keep it from that."""
-        self._log.mark()
+        return first_error(self.log.lines()) or first_error(self.log.lines(whole=True))
 
     async def is_proved(self) -> bool:
         """Wait until nobody but the server is reached at its port; False if it ends before.
@@ -435,7 +428,7 @@ class Server:
             # Before it is killed: what it says after that is no word of the machine's.
             os.set_blocking(stdout.fileno(), False)
             self._parts.read(stdout.read() or b"")
-            said = self.log_text()
+            said = self.log.text()
             lost = self._carrier.lost_machine(said)
             if lost in self._parts.nodes:
                 self.node = lost

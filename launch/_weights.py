@@ -198,15 +198,6 @@ def adapters(folders: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def tokenizer(weights: str) -> tuple[Path, str]:
-    """The file that spells a model's tokens, and the tokenizer's hash in the model's identity."""
-    folder = resolve(weights)
-    if folder.is_file():
-        content = _file_digest(folder)
-        return _converted.folder_of(content) / "tokenizer.json", content
-    return folder / "tokenizer.json", digest(_tokenizer_files(folder), folder)
-
-
 def _bundled_names() -> list[str]:
     return sorted(path.parent.name for path in _BUNDLED.glob("*/config.json"))
 

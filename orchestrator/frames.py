@@ -1,16 +1,12 @@
 """Rows to polars frames and Parquet, with the schema that the method declares."""
 
-import contextlib
 import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import psutil
 
 from orchestrator.columns import RowRoles, is_name
 from orchestrator.disk import columnar, files
@@ -38,7 +34,6 @@ _PART_ROWS = 10_000
 _PART_BYTES = 1_000_000
 # A Python float with the pointer to it.
 _CELL_BYTES = 32
-_ASIDE = ".writing-"
 
 
 def polars_schema(columns: Mapping[str, str]) -> dict[str, pl.DataType]:
@@ -108,7 +103,7 @@ def writing_parquet(
     n_rows = 1
     with on_disk_error(f"can't write {path}", StoreError):
         files.real_folder(path.parent)
-        with _aside(path.parent) as folder:
+        with files.temporary_folder(path.parent) as folder:
             last: pl.DataFrame | None = None
             for frame in _frames(columns, rows):
                 if frame is not None:
@@ -131,20 +126,6 @@ def write_part(frame: pl.DataFrame, part: Path) -> Path:
     """A part of a frame, which is soon read again: compressing it would cost more than it saves."""
     frame.write_parquet(part, compression="uncompressed", statistics=False)
     return part
-
-
-@contextlib.contextmanager
-def _aside(folder: Path) -> Iterator[Path]:
-    """A new folder in a folder, gone at the end; those that killed processes left go too."""
-    for left in folder.glob(_ASIDE + "*"):
-        writer = left.name.removeprefix(_ASIDE).partition("-")[0]
-        if writer.isdecimal() and not psutil.pid_exists(int(writer)):
-            shutil.rmtree(left, ignore_errors=True)
-    made = Path(tempfile.mkdtemp(prefix=f"{_ASIDE}{os.getpid()}-", dir=folder))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 class FrameFiles(Mapping[str, pl.DataFrame]):
@@ -174,6 +155,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         self.folder = folder
         self.beside = folder if beside is None else beside
         self.roles = roles
+        self._digests: dict[str, tuple[tuple[int, ...], bytes]] = {}
         self._paths = {
             path.stem: path
             for path in (*sorted(folder.glob("*.parquet")), *also)
@@ -195,9 +177,13 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         return len(self._paths)
 
     def digest(self, name: str) -> bytes:
-        """A digest of the bytes of a frame's file."""
+        """A digest of the bytes of a frame's file, which is read anew only where it changed."""
         with os.fdopen(files.open_plain(self._paths[name], os.O_RDONLY), "rb") as file:
-            return hashlib.file_digest(file, "blake2b").digest()
+            found = os.fstat(file.fileno())
+            mark = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            if self._digests.get(name, ((), b""))[0] != mark:
+                self._digests[name] = mark, hashlib.file_digest(file, "blake2b").digest()
+            return self._digests[name][1]
 
     def scan(self, name: str) -> pl.LazyFrame:
         """A frame that is read as far as what is asked of it needs."""

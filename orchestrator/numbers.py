@@ -139,28 +139,18 @@ def probability(value: float) -> str:
     return _guarded(value, 1.0, f"{value:.2f}", ("0.00", "1.00"), ("<0.01", ">0.99"))
 
 
-def percent(share: float) -> str:
-    """A share as percentage, one decimal; what is not 0 or all is never shown as such."""
+def percent(
+    share: float, low: float = math.nan, high: float = math.nan, *, decimals: int = 1
+) -> str:
+    """A share as percentage: `12.3 % [10.1, 14.9]`; what is not 0 or all is never shown as such."""
     if math.isnan(share):
         return UNDEFINED
-    return _guarded(share, 1.0, f"{100 * share:.1f} %", ("0.0 %", "100.0 %"), ("<0.1 %", ">99.9 %"))
-
-
-def percent_with_interval(share: float, low: float, high: float) -> str:
-    """`12.3 % [10.1, 14.9]`."""
-    if math.isnan(low) or math.isnan(high):
-        return percent(share)
-    return f"{percent(share)} [{100 * low + 0.0:.1f}, {100 * high + 0.0:.1f}]"
-
-
-def whole_percent_with_interval(share: float, low: float, high: float) -> str:
-    """A share for a sentence, without decimals: `84 % [81, 86]`; what is not all is never 100."""
-    if math.isnan(share):
-        return UNDEFINED
-    text = _guarded(share, 1.0, f"{100 * share:.0f} %", ("0 %", "100 %"), ("<1 %", ">99 %"))
+    least, most = ("<0.1 %", ">99.9 %") if decimals else ("<1 %", ">99 %")
+    ends = (f"{0:.{decimals}f} %", f"{100:.{decimals}f} %")
+    text = _guarded(share, 1.0, f"{100 * share:.{decimals}f} %", ends, (least, most))
     if math.isnan(low) or math.isnan(high):
         return text
-    return f"{text} [{100 * low + 0.0:.0f}, {100 * high + 0.0:.0f}]"
+    return f"{text} [{100 * low + 0.0:.{decimals}f}, {100 * high + 0.0:.{decimals}f}]"
 
 
 def level(share: float) -> str:
@@ -168,16 +158,14 @@ def level(share: float) -> str:
     return f"{100 * share:g} %"
 
 
-def signed_percent(share: float) -> str:
-    """A share with its sign in percentage points: `+3.2 %`."""
-    return UNDEFINED if math.isnan(share) else f"{_points_of(share):+.1f} %"
-
-
-def signed_percent_with_interval(share: float, low: float, high: float) -> str:
-    """`+3.2 % [2.1, 4.3]`."""
+def signed_percent(share: float, low: float = math.nan, high: float = math.nan) -> str:
+    """A share with its sign in percentage points: `+3.2 % [2.1, 4.3]`."""
+    if math.isnan(share):
+        return UNDEFINED
+    text = f"{_points_of(share):+.1f} %"
     if math.isnan(low) or math.isnan(high):
-        return signed_percent(share)
-    return f"{signed_percent(share)} [{_points_of(low):.1f}, {_points_of(high):.1f}]"
+        return text
+    return f"{text} [{_points_of(low):.1f}, {_points_of(high):.1f}]"
 
 
 def _points_of(share: float) -> float:

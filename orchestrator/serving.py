@@ -68,10 +68,6 @@ class RunningServer(Protocol):
         """None while it runs."""
         ...
 
-    def log_tail(self, n_lines: int = 20) -> str:
-        """The last lines of its log."""
-        ...
-
     def first_error(self) -> str:
         """Its own first error since it was ready, on one line without secrets; perhaps empty."""
         ...
@@ -302,14 +298,6 @@ class LaunchKind(Plugin[ConfigT], ABC):
     def placed(self, gpus: tuple[str, ...], memory_fraction: float) -> Self:  # noqa: ARG002
         """Return the same for these GPUs and this share of the memory of each."""
         return self
-
-    def tokenizer(self, weights: str) -> tuple[Path, str] | None:  # noqa: ARG002 (a default)
-        """Find the file `tokenizer.json` of weights, with its hash in `identity`; None if unknown.
-
-        Raises:
-            LaunchError: If the weights are not there.
-        """
-        return None
 
     def serve_command(self, options: ServeOptions) -> Sequence[str]:  # noqa: ARG002 (a default)
         """Return the command line of a server that a person starts by `orchestrator servers serve`.

@@ -13,36 +13,25 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import msgspec
+from orchestrator.recipe.settings import LogTo
 
 State = Literal["complete", "partial", "interrupted", "failed"]
 Parameters = Mapping[str, str | int | float | bool]
-
-
-class Began(msgspec.Struct, frozen=True):
-    """A call of a run as it begins.
-
-    Attributes:
-        project: Project or experiment to log to.
-        name: Of the recipe.
-        folder: The run directory, where a tracker may write files of its own.
-        parameters: Settings of the recipe by dotted name; no secrets.
-        mode: "online" or "offline"; None for its own default.
-    """
-
-    project: str
-    name: str
-    folder: Path
-    parameters: Parameters
-    mode: str | None = None
 
 
 class Tracker(ABC):
     """A tracker of experiments, for one call of a run."""
 
     @abstractmethod
-    def begin(self, began: Began) -> None:
-        """Open a run of the tracker and log the parameters."""
+    def begin(self, log_to: LogTo, name: str, folder: Path, parameters: Parameters) -> None:
+        """Open a run of the tracker and log the parameters.
+
+        Args:
+            log_to: The tracker's settings.
+            name: Of the recipe.
+            folder: The run directory, where a tracker may write files of its own.
+            parameters: Settings of the recipe by dotted name; no secrets.
+        """
 
     @abstractmethod
     def log(self, metrics: Mapping[str, float], step: int) -> None:
@@ -64,7 +53,7 @@ _STATUS: Final[dict[State, str]] = {
 class MlflowTracker(Tracker):
     """A run of MLflow, by its client: no global state of the process changes."""
 
-    def begin(self, began: Began) -> None:
+    def begin(self, log_to: LogTo, name: str, folder: Path, parameters: Parameters) -> None:
         """Open a run and log the parameters."""
         os.environ.setdefault("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
         self._entities: Any = importlib.import_module("mlflow.entities")
@@ -72,16 +61,17 @@ class MlflowTracker(Tracker):
         # It writes to stderr, which belongs to the display.
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         self._client: Any = client
-        experiment = client.get_experiment_by_name(began.project)
-        place = experiment.experiment_id if experiment else client.create_experiment(began.project)
-        self._run: str = client.create_run(place, run_name=began.name).info.run_id
-        client.set_tag(self._run, "orchestrator.run", str(began.folder))
-        parameters = [
+        project = log_to.project or name
+        experiment = client.get_experiment_by_name(project)
+        place = experiment.experiment_id if experiment else client.create_experiment(project)
+        self._run: str = client.create_run(place, run_name=name).info.run_id
+        client.set_tag(self._run, "orchestrator.run", str(folder))
+        listed = [
             self._entities.Param(name, str(value)[:_MAX_VALUE])
-            for name, value in began.parameters.items()
+            for name, value in parameters.items()
         ]
-        for at in range(0, len(parameters), _MAX_BATCH):
-            client.log_batch(self._run, params=parameters[at : at + _MAX_BATCH])
+        for at in range(0, len(listed), _MAX_BATCH):
+            client.log_batch(self._run, params=listed[at : at + _MAX_BATCH])
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Log metrics."""
@@ -98,12 +88,12 @@ class MlflowTracker(Tracker):
 class TrackioTracker(Tracker):
     """A run of trackio."""
 
-    def begin(self, began: Began) -> None:
+    def begin(self, log_to: LogTo, name: str, folder: Path, parameters: Parameters) -> None:  # noqa: ARG002 (it has a place of its own)
         """Open a run and log the parameters."""
         trackio: Any = importlib.import_module("trackio")
         with _silent():
             self._run: Any = trackio.init(
-                project=began.project, name=began.name, config=dict(began.parameters), embed=False
+                project=log_to.project or name, name=name, config=dict(parameters), embed=False
             )
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
@@ -130,15 +120,15 @@ def _silent() -> Iterator[None]:
 class WandbTracker(Tracker):
     """A run of wandb. Its capture of stdout is off: what a model wrote stays here."""
 
-    def begin(self, began: Began) -> None:
+    def begin(self, log_to: LogTo, name: str, folder: Path, parameters: Parameters) -> None:
         """Open a run and log the parameters."""
         wandb: Any = importlib.import_module("wandb")
         self._run: Any = wandb.init(
-            project=began.project,
-            name=began.name,
-            dir=str(began.folder),
-            config=dict(began.parameters),
-            mode=began.mode,
+            project=log_to.project or name,
+            name=name,
+            dir=str(folder),
+            config=dict(parameters),
+            mode=log_to.mode,
             reinit="create_new",
             settings=wandb.Settings(
                 console="off",

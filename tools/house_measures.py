@@ -30,17 +30,17 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_071,
-    "functions with `Any` in the signature": 223,
-    "lines": 102_014,
-    "files": 412,
-    "distinct names": 3_989,
-    "value classes": 533,
-    "fields of value classes": 2_523,
-    "pairs of value classes that share 60 % of their fields": 17,
+    "private functions used once": 1_024,
+    "functions with `Any` in the signature": 221,
+    "lines": 101_041,
+    "files": 411,
+    "distinct names": 3_895,
+    "value classes": 521,
+    "fields of value classes": 2_493,
+    "pairs of value classes that share 60 % of their fields": 16,
     "floors of layers": 10,
-    "frames to a run's first request": 16,
-    "files to a run's first request": 9,
+    "frames to a run's first request": 13,
+    "files to a run's first request": 7,
     "files that one run enters": 174,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.

@@ -2,12 +2,14 @@
 
     .venv/bin/python tools/mutants.py --n 300 --to FOLDER
 
-`FOLDER` gets a copy of the files of git's last commit, in which everything happens; `reached`: the
-tests that run each line, from one run of all fast tests; and `results.jsonl`, a line for each
-mutant: the same command goes on where the last one stopped. A mutant is tried by the tests that run
-its line, or where only processes that tests start run it, by those whose files name its module.
-Mutants come in an order drawn by `--seed`, so those done so far are a random sample of all. A test
-that fails is run again without the change: if it fails then, too, its file is left out.
+`FOLDER` gets a copy of the files of git's last commit, in which everything happens, and
+`results.jsonl`, a line for each mutant: the same command goes on where the last one stopped. A
+mutant is tried by the files of fast tests for `--limit-s` seconds of processor time, first by those
+that import its module and share words with the changed function. What none of these notices counts
+as survived, so that the share of those killed is a lower bound. Mutants come in an order
+drawn by `--seed`, so those done so far are a random sample of all. With more seconds than before,
+survivors are tried again. A test that fails is run again without the change: if it fails then, too,
+its file is left out.
 """
 
 from __future__ import annotations
@@ -15,10 +17,14 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import importlib
 import itertools
 import json
+import math
 import os
 import random
+import re
+import select
 import signal
 import subprocess
 import sys
@@ -26,12 +32,13 @@ import tarfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import suppress
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from coverage import CoverageData
+import pytest
 from scipy.stats import binomtest
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -57,8 +64,15 @@ _SWAPS: Final[Mapping[type[ast.operator], type[ast.operator]]] = {
     ast.Mod: ast.Add,
     ast.Pow: ast.Mult,
 }
-_SERVER: Final = ROOT / "tools" / "mutant_tests.py"
-_FORKED_S: Final = 20.0
+_LIBRARIES: Final = (
+    *("aiohttp", "hypothesis", "jinja2", "msgspec", "numpy", "polars", "pydantic"),
+    *("pytest_asyncio", "rich.console", "rich.markdown", "scipy.stats", "uvloop", "yaml"),
+)
+_PASSED: Final = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+# More than pytest gives a test that hangs.
+_HUNG_S: Final = 300.0
+# Of an import among the weights of words, which are at most 7.
+_IMPORTED: Final = 20.0
 _FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
@@ -175,58 +189,69 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 class Tests:
-    """Which fast tests run a line."""
+    """Files of tests, and how near each is to a function by the words that both use."""
 
     def __init__(self, tree: Path) -> None:
-        """Read what the fast tests reached; the first time, run them all."""
-        self.tree = tree
-        kept = tree.parent / "reached"
-        if not kept.exists():
-            command = [sys.executable, "-m", "pytest", "-q", *_FAST, "--cov", "--cov-context=test"]
-            subprocess.run(
-                [*command, "--cov-report=", "-n", "2", "--dist", "loadfile"],
-                cwd=tree,
-                env={**_environment(tree), "COVERAGE_FILE": str(kept)},
-                check=False,
-            )
-        self.data = CoverageData(str(kept))
-        self.data.read()
+        files = sorted((tree / "tests").rglob("test_*.py"))
+        self._words = {str(p.relative_to(tree)): _words(p.read_text("utf-8")) for p in files}
+        in_files = Counter(chain.from_iterable(self._words.values()))
+        self._weights = {word: math.log(len(files) / n) for word, n in in_files.items()}
 
-    def on_import(self, path: str, line: int) -> bool:
-        """Return True if a line runs before any test does."""
-        return "" in self._contexts(path, line)
+    def of(self, mutant: Mutant, source: bytes) -> list[str]:
+        """Return all, the nearest first: a rare word counts more, an import of the module most."""
+        module = Path(mutant.path).with_suffix("")
+        place = module.parts[:-1] if module.name == "__init__" else module.parts
+        about = _words(_function(source, mutant.line)) | {*place}
 
-    def _contexts(self, path: str, line: int) -> Sequence[str]:
-        contexts = self.data.contexts_by_lineno(str(self.tree / path))
-        # A part of a long statement counts as the line before it that was seen.
-        at = max((one for one in contexts if one <= line), default=0)
-        return contexts.get(at, ())
+        def near(file: str) -> float:
+            words = self._words[file]
+            is_imported = ".".join(place) in words or {".".join(place[:-1]), place[-1]} <= words
+            return _IMPORTED * is_imported + sum(self._weights[word] for word in about & words)
 
-    def of(self, path: str, line: int) -> list[str]:
-        """Return the tests of a line: those in files that name its module first."""
-        reached = {c.partition("|")[0].partition("[")[0] for c in self._contexts(path, line)} - {""}
-        module = Path(path).parent.name if path.endswith("__init__.py") else Path(path).stem
-        files = {one.partition("::")[0] for one in reached} or {
-            str(p.relative_to(self.tree))
-            for p in (self.tree / "tests").rglob("test_*.py")
-            if set(p.parts) & set(Path(path).parts)
-        }
-        texts = {one: (self.tree / one).read_text("utf-8") for one in files}
-        named = {one for one, text in texts.items() if module.strip("_") in text}
-        if not reached:
-            return sorted(named)
-        return sorted(reached, key=lambda one: (one.partition("::")[0] not in named, one))
+        return sorted(self._words, key=near, reverse=True)
 
 
-def _environment(tree: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+def _words(text: str) -> set[str]:
+    return {*re.findall(r"[^\W\d]\w{2,}", text), *re.findall(r"[^\W\d][\w.]+", text)}
+
+
+def _function(source: bytes, line: int) -> str:
+    functions = (
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.lineno <= line <= (node.end_lineno or 0)
+    )
+    return ast.unparse(max(functions, key=lambda one: one.lineno))
+
+
+class Noticed:
+    """Plug-in of pytest that notes the first test that fails, and stops when the time is over."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self.test = ""
+        self.is_over = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        """Note a test, or a file of tests, that failed."""
+        if report.failed and not self.test:
+            self.test = report.nodeid
+
+    pytest_collectreport = pytest_runtest_logreport
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        """Let the test be the last one if the time is over."""
+        if sum(os.times()[:4]) > self.limit_s:
+            self.is_over = True
+            item.session.shouldstop = "no time is left"
 
 
 class Bench:
     """A copy of the tree in which mutants are tried, one at a time.
 
-    They are tried in forks of one process that has collected the tests (`mutant_tests.py`). One
-    that survives, of a line that runs when a module is imported, is tried in a new process, too.
+    Each is tried in a fork of this process, which has loaded libraries, but nothing of the product.
     """
 
     def __init__(self, tree: Path, limit_s: float) -> None:
@@ -234,107 +259,71 @@ class Bench:
         self.tests = Tests(tree)
         self.limit_s = limit_s
         self.left_out: set[str] = set()
-        self._served: subprocess.Popen[str] | None = None
         # A compiled file stands for its source of the same second and size: no two are alike.
         self._seconds = itertools.count(time.monotonic_ns() // 10**7)
+        for name in _LIBRARIES:
+            importlib.import_module(name)
 
     def tried(self, mutant: Mutant) -> tuple[str, str]:
         """Return "killed", "survived" or "timeout", and the test that failed."""
         path = self.tree / mutant.path
-        if self._served is None:
-            self._served = self._serving()
         source, times = path.read_bytes(), path.stat()
-        tests = self.tests.of(mutant.path, mutant.line)
         while True:
+            tests = [one for one in self.tests.of(mutant, source) if one not in self.left_out]
             path.write_bytes(mutant.applied(source))
             os.utime(path, (second := next(self._seconds), second))
             try:
-                verdict, failed = self._tested(tests, mutant, source)
+                verdict, failed = self._tested(tests)
             finally:
                 path.write_bytes(source)
                 os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-            if verdict != "killed" or not failed or self._tested([failed])[0] == "survived":
+            if verdict != "killed" or self._tested([failed] if failed else tests)[0] == "survived":
                 return verdict, failed
+            if not failed:
+                return "timeout", ""
             self.left_out.add(failed.partition("::")[0])
 
-    def close(self) -> None:
-        """End the process that runs the tests."""
-        if self._served is not None:
-            self._served.communicate()
-            self._served = None
+    def _tested(self, tests: Sequence[str]) -> tuple[str, str]:
+        # Few files at first: most mutants fail the nearest, and to collect all takes longest.
+        verdict, failed, left_s, n = "survived", "", self.limit_s, 2
+        while tests and verdict == "survived" and left_s > 0:
+            verdict, failed, took_s = self._forked(tests[:n], left_s)
+            tests, left_s, n = tests[n:], left_s - took_s, 2 * n
+        return verdict, failed
 
-    def _tested(
-        self, tests: Sequence[str], mutant: Mutant | None = None, source: bytes = b""
-    ) -> tuple[str, str]:
-        wanted = [t for t in tests if t.partition("::")[0] not in self.left_out]
-        if not wanted:
-            return "survived", ""
-        changed = source if mutant is None else mutant.applied(source)
-        question = {
-            "path": "" if mutant is None else str(self.tree / mutant.path),
-            "line": 0 if mutant is None else mutant.line,
-            "source": source.decode(),
-            "changed": changed.decode(),
-            "tests": wanted,
-            "limit_s": min(self.limit_s, _FORKED_S),
-        }
-        verdict, failed = self._asked(question)
-        missed = (
-            verdict == "survived"
-            and mutant is not None
-            and self.tests.on_import(mutant.path, mutant.line)
-        )
-        # A fork lacks its parent's threads, and those who wait for them hang.
-        if verdict not in ("not loaded", "timeout") and not missed:
-            return verdict, failed
-        return self._in_new_process(wanted)
+    def _forked(self, tests: Sequence[str], left_s: float) -> tuple[str, str, float]:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(reading)
+            self._run(tests, left_s, writing)
+        os.close(writing)
+        with os.fdopen(reading) as said:
+            ready, *_ = select.select([said], [], [], _HUNG_S)
+            verdict, _, failed = (said.readline() if ready else "timeout").partition("\t")
+        # What the tests have started is in the session of the child.
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        *_, used = os.wait4(child, 0)
+        took_s = used.ru_utime + used.ru_stime
+        return verdict or "killed", failed.strip().partition("[")[0], took_s
 
-    def _asked(self, question: Mapping[str, object]) -> tuple[str, str]:
-        served = self._served
-        if served is None or served.stdin is None or served.stdout is None:
-            raise RuntimeError("nothing runs the tests")
-        served.stdin.write(json.dumps(question) + "\n")
-        served.stdin.flush()
-        verdict, failed = json.loads(served.stdout.readline())
-        return verdict, failed.partition("[")[0]
-
-    def _serving(self) -> subprocess.Popen[str]:
-        served = subprocess.Popen(
-            [sys.executable, str(_SERVER), str(self.tree.parent / "scratch"), "-q", *_FAST],
-            cwd=self.tree,
-            env=_environment(self.tree),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        if served.stdout is None or served.stdout.readline() != "ready\n":
-            raise RuntimeError("the tests could not be collected")
-        return served
-
-    def _in_new_process(self, tests: Sequence[str]) -> tuple[str, str]:
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", *_FAST, *tests]
-        with subprocess.Popen(
-            command,
-            cwd=self.tree,
-            env=_environment(self.tree),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        ) as process:
-            try:
-                said, _ = process.communicate(timeout=self.limit_s)
-            except subprocess.TimeoutExpired:
-                return "timeout", ""
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-        if process.returncode in (0, 5):
-            return "survived", ""
-        for line in said.splitlines():
-            if line.startswith(("FAILED ", "ERROR ")):
-                return "killed", line.split(" ", 1)[1].split(" - ")[0]
-        return "killed", ""
+    def _run(self, tests: Sequence[str], left_s: float, to: int) -> None:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        noticed, code = Noticed(left_s), -1
+        try:
+            with open(os.devnull, "r+b") as nothing:  # noqa: PTH123
+                for number in range(3):
+                    os.dup2(nothing.fileno(), number)
+            os.chdir(self.tree)
+            sys.path[0] = os.environ["PYTHONPATH"] = str(self.tree)
+            scratch = f"--basetemp={self.tree.parent / 'scratch'}"
+            code = pytest.main(["-x", "--assert=plain", scratch, *_FAST, *tests], plugins=[noticed])
+        finally:
+            is_killed = noticed.test or not (noticed.is_over or code in _PASSED)
+            os.write(to, f"{'killed' if is_killed else 'survived'}\t{noticed.test}\n".encode())
+            os._exit(0)
 
 
 def copied(to: Path) -> Path:
@@ -392,7 +381,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--to", type=Path, required=True, help="folder of the copy and the results")
     parser.add_argument("--n", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit-s", type=float, default=120, help="seconds a mutant may take")
+    parser.add_argument("--limit-s", type=float, default=20, help="seconds of tests for a mutant")
     parser.add_argument(
         "--only", default="", help="part of the product, such as orchestrator/methods"
     )
@@ -403,24 +392,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     if to.is_relative_to(ROOT):
         parser.error("--to must be outside the checkout")
     kept = to / "results.jsonl"
-    results = [json.loads(x) for x in kept.read_text().splitlines()] if kept.exists() else []
-    done = {r["name"] for r in results}
+    lines = kept.read_text().splitlines() if kept.exists() else []
+    results = {one["name"]: one for one in map(json.loads, lines)}
     tree = copied(to)
     wanted = [m for m in drawn(tree, args.seed) if m.path.startswith(args.only)][: args.n]
-    with closing(Bench(tree, args.limit_s)) as bench:
-        for mutant in wanted:
-            if mutant.name in done:
-                continue
-            start = time.monotonic()
-            verdict, failed = bench.tried(mutant)
-            result = {**mutant._asdict(), "name": mutant.name, "verdict": verdict, "test": failed}
-            result["seconds"] = round(time.monotonic() - start, 1)
-            with kept.open("a") as file:
-                file.write(json.dumps(result) + "\n")
-            results.append(result)
-            print(f"{verdict} {mutant.path}:{mutant.line} {mutant.kind} {failed}", flush=True)
-    names = {m.name for m in wanted}
-    print(summary([r for r in results if r["name"] in names]))
+    bench = Bench(tree, args.limit_s)
+    for mutant in wanted:
+        known = results.get(mutant.name)
+        if known and (known["verdict"] == "killed" or known["limit_s"] >= args.limit_s):
+            continue
+        start = time.monotonic()
+        verdict, failed = bench.tried(mutant)
+        result = {**mutant._asdict(), "name": mutant.name, "verdict": verdict, "test": failed}
+        result |= {"seconds": round(time.monotonic() - start, 1), "limit_s": args.limit_s}
+        with kept.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        results[mutant.name] = result
+        print(f"{verdict} {mutant.path}:{mutant.line} {mutant.kind} {failed}", flush=True)
+    print(summary([results[m.name] for m in wanted]))
     return 0
 
 

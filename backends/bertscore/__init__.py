@@ -34,12 +34,8 @@ _TUNED_LAYERS: Final = {
 }  # fmt: skip
 
 
-class Config(BertScoreSettings):
-    """Settings of BERTScore."""
-
-
 class _ByEncoder:
-    def __init__(self, name: str, config: Config) -> None:
+    def __init__(self, name: str, config: BertScoreSettings) -> None:
         # Imported here: torch takes seconds, and what imports this module may never need it.
         import torch  # noqa: PLC0415
         import transformers  # noqa: PLC0415
@@ -66,7 +62,7 @@ class _ByEncoder:
         return self._encoder.compare(texts, self._name, idf=self._config.idf)
 
 
-def load(name: str, config: Config) -> Comparer:
+def load(name: str, config: BertScoreSettings) -> Comparer:
     """Load the encoder that compares texts; `config` is `located`.
 
     Raises:
@@ -78,7 +74,7 @@ def load(name: str, config: Config) -> Comparer:
         raise UsageError(f"{name}: the encoder cannot be loaded: {error}") from error
 
 
-class BertScoreKind(ComparerKind[Config]):
+class BertScoreKind(ComparerKind[BertScoreSettings]):
     """Compares texts in this process."""
 
     cites = ("zhang2020bertscore",)
@@ -131,7 +127,7 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _layer(config: Config) -> int | None:
+def _layer(config: BertScoreSettings) -> int | None:
     if config.layer is not None:
         return config.layer
     return _TUNED_LAYERS.get(config.encoder.rstrip("/").rpartition("/")[2])

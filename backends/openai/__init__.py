@@ -313,7 +313,7 @@ def _transport(endpoint: Endpoint, config: Config) -> Transport:
     by_aiohttp = config.transport == "aiohttp" or (config.transport == "auto" and near)
     # The openai package and its HTTP library log headers and whole addresses.
     if by_aiohttp or endpoint.hidden:
-        return http_transport(endpoint, config.keepalive_s)
+        return http_transport(endpoint)
     # Imported here: the openai package takes most of a second, and most runs never need it.
     from backends.openai.transport import OpenaiTransport  # noqa: PLC0415
 

@@ -13,7 +13,9 @@ import numpy as np
 from pydantic import Field
 
 from backends._openai_compatible import (
-    CONTROL_TIMEOUT_S,
+    CONTROL_TIMEOUT_S as CONTROL_TIMEOUT_S,
+)
+from backends._openai_compatible import (
     ChatConfig,
     Extra,
     HttpKind,
@@ -147,9 +149,7 @@ class Tgi(OpenaiCompatible):
 
     async def provenance(self) -> Provenance | Failure:
         """Version and commit."""
-        secret = self._endpoint.secret
-        reply = await self._transport.get("/info", CONTROL_TIMEOUT_S)
-        stated = self._read(reply, lambda body: wire.version(body, secret))
+        stated = await self._version("/info")
         return stated if isinstance(stated, Failure) else self._stated(*stated)
 
     # -- how it is done ----------------------------------------------------------------------------
@@ -160,15 +160,15 @@ class Tgi(OpenaiCompatible):
         Raises:
             Failed: If the server gives none, or the text merges with the prompt.
         """
-        found = await self._ask(
+        ids, logprobs = await self._ask(
             _GENERATE,
             lambda: wire.prefill(prompt.text + text, special=self._endpoint.plain),
             lambda body, secret: wire.prefilled(body, secret, self._spelled),
         )
         n_prompt = len(prompt.ids)
-        if found.ids[:n_prompt] != prompt.ids or len(found.ids) == n_prompt or not n_prompt:
+        if ids[:n_prompt] != prompt.ids or len(ids) == n_prompt or not n_prompt:
             raise Failed(_MERGED)
-        return found.ids[n_prompt:], found.logprobs[n_prompt:]
+        return ids[n_prompt:], logprobs[n_prompt:]
 
     async def _choose_by_list(
         self, prompt: Templated, labels: Sequence[Label], groups: Sequence[Sequence[Ids]]

@@ -76,15 +76,9 @@ class _Templated(msgspec.Struct, gc=False):
     error: Any = None
 
 
-class _Info(msgspec.Struct, gc=False):
-    version: str = ""
-    sha: str | None = None
-
-
 _generated: Final = Decoder(_Generated)
 _templated: Final = Decoder(_Templated)
 _tokens: Final = Decoder(list[_Token])
-_info: Final = Decoder(_Info)
 
 
 class Templated(msgspec.Struct, frozen=True):
@@ -92,13 +86,6 @@ class Templated(msgspec.Struct, frozen=True):
 
     text: str
     ids: Ids
-
-
-class Prefilled(msgspec.Struct, frozen=True):
-    """A whole text as the server read it: ids, and ln p of each after those before it."""
-
-    ids: Ids
-    logprobs: FloatArray
 
 
 class Spelled(dict[int, bytes]):
@@ -221,14 +208,6 @@ def token_ids(body: bytes, secret: str) -> Ids | Failure:
     return reply if isinstance(reply, Failure) else tuple(one.id for one in reply)
 
 
-def version(body: bytes, secret: str) -> tuple[str, str] | Failure:
-    """Version and commit in a reply of `/info`."""
-    reply = _info(body, secret)
-    return (
-        reply if isinstance(reply, Failure) else (text_of(reply.version), text_of(reply.sha or ""))
-    )
-
-
 def generation(
     body: bytes, reading: Reading, ask: GenerateAsk, n_prompt: int, spelled: Spelled | None = None
 ) -> Generation | Failure:
@@ -268,8 +247,10 @@ def generation(
     return drawn(answer, usage, reading)
 
 
-def prefilled(body: bytes, secret: str, spelled: Spelled | None = None) -> Prefilled | Failure:
-    """A text's own tokens, from the reply to `prefill`; their texts go to `spelled`.
+def prefilled(
+    body: bytes, secret: str, spelled: Spelled | None = None
+) -> tuple[Ids, FloatArray] | Failure:
+    """Ids and ln p of a text's own tokens, from the reply to `prefill`; texts go to `spelled`.
 
     The first has no log-probability: nan. Failures: `NO_PREFILL` where the server gives none,
     "unparseable" where another one lacks its number.
@@ -287,7 +268,7 @@ def prefilled(body: bytes, secret: str, spelled: Spelled | None = None) -> Prefi
         return values
     if np.isnan(values[1:]).any():
         return unparseable("the server returned no log-probability for a token of the prompt")
-    return Prefilled(tuple(one.id for one in tokens), values)
+    return tuple(one.id for one in tokens), values
 
 
 def listed(body: bytes, secret: str) -> NodeReading | Failure:

@@ -177,10 +177,6 @@ class EmbeddedLaunch(LaunchKind[Config]):
             self.config.model_copy(update={"device": f"cuda:{_memory.ordinal(gpus[0])}"})
         )
 
-    def tokenizer(self, weights: str) -> tuple[Path, str]:
-        """Find the file that spells tokens, with the tokenizer's hash in the identity."""
-        return _weights.tokenizer(weights)
-
     def serve_command(self, options: ServeOptions) -> tuple[str, ...]:
         """Return the command line of a server of folders, GGUF files and bundled models.
 

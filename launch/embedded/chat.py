@@ -125,7 +125,7 @@ def chat_reply(request: ChatRequest, served: Served, job: Job, answer: Answer) -
     """The fields of a chat reply."""
     choice: dict[str, Any] = {
         "index": 0,
-        "message": {"role": "assistant", "content": text_of(request, answer, served.tokens)},
+        "message": {"role": "assistant", "content": text_of(answer, served.tokens)},
         "logprobs": None,
         "finish_reason": answer.finish_reason,
         "stop_reason": answer.stop_reason,
@@ -163,17 +163,14 @@ def finite(logprob: float) -> float | None:
     return max(logprob, LOWEST)
 
 
-def text_of(request: ChatRequest, answer: Answer, tokens: Tokens) -> str:
+def text_of(answer: Answer, tokens: Tokens) -> str:
     """The text of an answer, without its stop token and what follows a stop string."""
-    ids, keep = answer.ids, bool(request.include_stop_str_in_output)
-    by_token = answer.finish_reason == "stop" and not isinstance(answer.stop_reason, str)
-    if by_token and not keep:
-        ids = ids[:-1]
-    text = tokens.decode(ids, skip_special=request.skip_special_tokens is not False)
-    if answer.finish_reason == "stop" and isinstance(answer.stop_reason, str):
-        cut = text.find(answer.stop_reason)
-        text = text[: cut + (len(answer.stop_reason) if keep else 0)]
-    return text
+    if answer.finish_reason != "stop":
+        return tokens.decode(answer.ids)
+    if isinstance(answer.stop_reason, str):
+        text = tokens.decode(answer.ids)
+        return text[: text.find(answer.stop_reason)]
+    return tokens.decode(answer.ids[:-1])
 
 
 def token_text(request: ChatRequest, token: int, tokens: Tokens) -> str:

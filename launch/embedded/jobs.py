@@ -249,6 +249,8 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _CACHED_NUMBERS = 1 << 19
 Alternatives = tuple[list[int], list[float]]
+Drawn = tuple[int, float, Alternatives | None]
+"""A token, its raw natural-log probability (nan where the logits hold nan), and alternatives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,22 +272,6 @@ class Draw:
     key: int = 0
     n_top: int = 0
     ids: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """Outcome for a batch of rows.
-
-    Attributes:
-        ids: Drawn tokens.
-        logprobs: Their raw natural-log probabilities; nan where the logits hold nan.
-        alternatives: By row: ids and raw log-probabilities, most likely first; only of rows that
-            asked for them.
-    """
-
-    ids: list[int]
-    logprobs: list[float]
-    alternatives: dict[int, Alternatives]
 
 
 def uniforms(keys: np.ndarray, steps: np.ndarray) -> np.ndarray:
@@ -323,7 +309,7 @@ class Sampler:
         self._n_top = [draws[row].n_top for row in self._top]
         self._given = {row: draw.ids for row, draw in enumerate(draws) if draw.ids is not None}
 
-    def draw(self, logits: Tensor, steps: Sequence[int]) -> Drawn:
+    def draw(self, logits: Tensor, steps: Sequence[int]) -> list[Drawn]:
         """Draw one token a row.
 
         Args:
@@ -339,7 +325,8 @@ class Sampler:
         total = torch.cat([torch.logsumexp(logits[rows], -1) for rows in self._pieces(logits)])
         logprobs = logits.gather(-1, chosen[:, None])[:, 0] - total
         read = self._read(logits, total) if self._top or self._given else {}
-        return Drawn(chosen.tolist(), logprobs.tolist(), read)
+        found = zip(chosen.tolist(), logprobs.tolist(), strict=True)
+        return [(token, logprob, read.get(row)) for row, (token, logprob) in enumerate(found)]
 
     def _pieces(self, logits: Tensor) -> list[slice]:
         """Rows to compute together: what they need fits into a processor's cache."""
@@ -372,10 +359,8 @@ class Sampler:
             most = min(max(self._n_top), logits.shape[-1])
             values, ids = logits[self._top].topk(most, -1)
             listed = (values - total[self._top, None]).tolist()
-            for row, count, names, numbers in zip(
-                self._top, self._n_top, ids.tolist(), listed, strict=True
-            ):
-                read[row] = (names[:count], numbers[:count])
+            found = zip(self._top, self._n_top, ids.tolist(), listed, strict=True)
+            read = {row: (names[:n], numbers[:n]) for row, n, names, numbers in found}
         for row, given in self._given.items():
             asked = list(given)
             read[row] = (asked, (logits[row, asked] - total[row]).tolist())

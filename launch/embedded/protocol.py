@@ -83,6 +83,8 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "min_p": (0,),
     "n": (1,),
     "min_tokens": (0,),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
     "best_of": (1,),
     "length_penalty": (1,),
     "use_beam_search": (False,),
@@ -128,8 +130,6 @@ class ChatRequest(Rendered, kw_only=True):
     seed: int | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
-    include_stop_str_in_output: bool | None = None
-    skip_special_tokens: bool | None = None
     ignore_eos: bool | None = None
     max_tokens: int | None = None
     return_token_ids: bool | None = None

@@ -5,7 +5,6 @@ from typing import Final
 KINDS: Final = {
     "human_labels": "_few_labels:HumanLabelsAnalysis",
     "judge_accuracy": "_judge_accuracy:JudgeAccuracyAnalysis",
-    "judge_calibration": "_judge_accuracy:JudgeCalibrationAnalysis",
     "judge_prompts": "_judge_accuracy:JudgePromptsAnalysis",
     "leaderboard": "_orders:LeaderboardAnalysis",
     "same_winner": "_orders:SameWinnerAnalysis",

@@ -42,8 +42,7 @@ from orchestrator.statistics.prediction_powered import (
     Labelled,
     corrected_mean,
     expected_reach,
-    label_correlation,
-    least_correlation,
+    hardly_correlates,
     worth,
 )
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
@@ -94,20 +93,17 @@ class HumanLabelsAnalysis(Analysis[Config]):
             )
         rows = labelled_rows(context, self.config, labels)
         if skipped := skipped_rows(Path(self.config.labels), labels):
-            rows = replace(rows, notes=(*rows.notes, _skipped(skipped)))
+            shown = ", ".join(skipped[:_MAX_NAMED]) + (", …" if len(skipped) > _MAX_NAMED else "")
+            said = (
+                f"{numbers.counted(len(skipped), 'row')} of the sheet ({shown}) have no label "
+                "although later ones have: label them too, since rows that were hard to decide are "
+                "missing otherwise"
+            )
+            rows = replace(rows, notes=(*rows.notes, said))
         found = [_estimates(rows, context)]
         if not rows.is_pairs and len(rows.names) > 1:
             found.append(_differences(rows, context))
         return [*found, _power(rows, context)]
-
-
-def _skipped(codes: Sequence[str]) -> str:
-    """A note about rows of the sheet that people passed over."""
-    shown = ", ".join(codes[:_MAX_NAMED]) + (", …" if len(codes) > _MAX_NAMED else "")
-    return (
-        f"{numbers.counted(len(codes), 'row')} of the sheet ({shown}) have no label although later "
-        "ones have: label them too, since rows that were hard to decide are missing otherwise"
-    )
 
 
 def _estimates(rows: LabelledRows, context: Context) -> Table:
@@ -134,7 +130,7 @@ def _estimates(rows: LabelledRows, context: Context) -> Table:
         )
         if alone.labelled.n < APPROXIMATE_BELOW:
             few.append(name)
-        elif label_correlation(data) < least_correlation(both.n_labels):
+        elif hardly_correlates(data):
             useless.append(name)
     columns = [
         Column("pair" if rows.is_pairs else "model"),

@@ -25,8 +25,12 @@ CONFIDENCE: Final = "confidence"
 _READ: Final = ("item", "category", "turn", "model", "status", "d")
 
 
-def evaluators(context: Context, wanted: Sequence[ScoreRef]) -> list[Score]:
-    """Return the scores that are asked for, or every score, ProbDiff's confidence among them.
+def evaluators(
+    context: Context, wanted: Sequence[ScoreRef], *, with_confidence: bool = True
+) -> list[Score]:
+    """Return the scores that are asked for; every score of every method where none is.
+
+    With `with_confidence`, all scores of ProbDiff have its confidence among them.
 
     Raises:
         UsageError: If there is no such method or column.
@@ -36,7 +40,7 @@ def evaluators(context: Context, wanted: Sequence[ScoreRef]) -> list[Score]:
     for ref in refs:
         source = source_of(context, ref.method)
         columns = [ref.column] if ref.column is not None else list(source.scores)
-        if ref.column is None and isinstance(source.method, ProbDiff):
+        if with_confidence and ref.column is None and isinstance(source.method, ProbDiff):
             columns.append(CONFIDENCE)
         found += [_evaluator(context, source, column) for column in columns]
     return found

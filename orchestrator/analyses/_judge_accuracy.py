@@ -46,13 +46,11 @@ from orchestrator.ranking.winners import (
     JudgedWinner,
     calibrated,
     judged_settings,
-    judging_sources,
     tables,
 )
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
 from orchestrator.statistics.means import clustered_mean, share_over
-from orchestrator.statistics.resampling import Resampling
 from orchestrator.tables import measured
 
 _SHORT: Final = {
@@ -86,21 +84,11 @@ _AGREEMENT: Final = table_columns(
 )
 
 
-class JudgeCalibrationAnalysis(Analysis[JudgedWinner]):
-    """Calibration of judges: confidence against accuracy, Brier score, ECE."""
-
-    def summarise(self, context: Context) -> list[Table]:
-        """A line a judge and setting, then confidence against accuracy, bin by bin."""
-        config = self.config
-        sources = judging_sources(context, config.methods)
-        return tables(list(calibrated(context, sources, config.winner)))
-
-
 class JudgeAccuracyAnalysis(Analysis[JudgedWinner]):
-    """Accuracy of judges in naming the better answer, by setting and estimator: mean or mode."""
+    """Accuracy and calibration of judges in naming the better answer, by setting and estimator."""
 
     def summarise(self, context: Context) -> list[Table]:
-        """Accuracy by setting and estimator, intervals, and what each choice is worth."""
+        """Accuracy by setting and estimator, what each choice is worth, and calibration."""
         settings = judged_settings(context, self.config.methods, self.config.winner)
         found = []
         for estimators, kind in ((POINTWISE, "pointwise"), ((*PAIRWISE, SCORES), "pairwise")):
@@ -112,7 +100,7 @@ class JudgeAccuracyAnalysis(Analysis[JudgedWinner]):
         found.append(_contrasts(settings, context))
         found += _categories(settings, context)
         found += _reasoning(settings, context)
-        return found
+        return found + tables(list(calibrated(settings, context.confidence_level)))
 
 
 def _accuracies(settings: Sequence[Judged], estimators: Sequence[str], kind: str) -> Table:
@@ -229,7 +217,7 @@ def _contrasts(settings: Sequence[Judged], context: Context) -> Table:
         for one, two in _CONTRASTS:
             if {one, two} <= {*known.pairs.estimators}:
                 comparison = compare_accuracies(
-                    known.credits(one), known.credits(two), prompts, _resampling(context)
+                    known.credits(one), known.credits(two), prompts, context.resampling()
                 )
                 found.append((setting.name, WORDS[one], WORDS[two], comparison))
     table = _comparison_table(
@@ -257,7 +245,7 @@ def _categories(settings: Sequence[Judged], context: Context) -> list[Table]:
                 if not {one, two} <= {*pairs.estimators} or not mine.any():
                     continue
                 first, second = (setting.known.credits(which)[mine] for which in (one, two))
-                found = compare_accuracies(first, second, prompts[mine], _resampling(context))
+                found = compare_accuracies(first, second, prompts[mine], context.resampling())
                 means, gain = (found.first, found.second), without_n(measured(found))
                 how = WORDS[one].partition(", ")[2]
                 lines.append([name, setting.name, how, *map(finite, means), gain, int(mine.sum())])
@@ -291,7 +279,7 @@ def _reasoning(settings: Sequence[Judged], context: Context) -> list[Table]:
                 both["first"].to_numpy(),
                 both["second"].to_numpy(),
                 codes(both[CLUSTER]),
-                _resampling(context),
+                context.resampling(),
             )
             found.append((WORDS[name], one.name, two.name, comparison))
             if name in ("mean", "mean_pre"):
@@ -341,10 +329,6 @@ def _with_count(
     better, equal = sum(value > 0 for value in values), sum(value == 0 for value in values)
     said = f"{what} in {better} of {len(values)} cases ({equal} equal); significantly in {surely}"
     return msgspec.structs.replace(table, notes=(said, *table.notes))
-
-
-def _resampling(context: Context) -> Resampling:
-    return Resampling(context.n_resamples, context.rng(), context.confidence_level)
 
 
 class JudgePromptsConfig(Settings):

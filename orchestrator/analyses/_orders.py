@@ -40,10 +40,9 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import METHODS, n_prompts, order_words
-from orchestrator.ranking.scores import Score, ScoreRef, collect
+from orchestrator.ranking.scores import Score, ScoreRef
 from orchestrator.statistics.agreement import ORDER_METHOD, ordering, ranking_agreement
 from orchestrator.statistics.means import METHOD, paired_difference
-from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.results import Interval
 from orchestrator.tables import with_interval
 
@@ -142,7 +141,7 @@ def _orders(
     scores: Sequence[Score],
     models: Sequence[str],
 ) -> Table:
-    resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
+    resampling = context.resampling()
     lines: list[list[Cell]] = []
     for name, listed in official.items():
         there = [model for model in models if model in listed]
@@ -334,7 +333,8 @@ class ValidationAnalysis(Analysis[ValidationConfig]):
                 f"{context.name}: the true order is unknown because no answer has a reference; "
                 "set 'order'"
             )
-        lines = [_line(score, order, context) for score in collect(context, config.scores)]
+        scores = evaluators(context, config.scores, with_confidence=False)
+        lines = [_line(score, order, context) for score in scores]
         truth = make_table("validation.truth", "What is known", _MODELS, known.rows())
         stated = " > ".join(order)
         return [
@@ -365,7 +365,7 @@ def _line(score: Score, order: tuple[str, ...], context: Context) -> list[Cell]:
         np.bincount(cells, values, minlength=math.prod(shape)).astype(np.float64).reshape(shape),
         np.bincount(cells, minlength=math.prod(shape)).astype(np.float64).reshape(shape),
         range(len(order)),
-        Resampling(context.n_resamples, context.rng(), context.confidence_level),
+        context.resampling(),
     )
     known = np.isfinite(found.means)
     names = [name for name, there in zip(order, known, strict=True) if there]

@@ -202,6 +202,6 @@ def _agreements(context: Context, labels: pl.DataFrame) -> list[Table]:
         every = fleiss_kappa(counts, prompts, level)
         n_rated = int((counts.sum(axis=1) >= 2).sum())
         lines.append(["people", "Fleiss", without_n(measured(every)), n_rated])
-        alpha = krippendorff_alpha(ratings, prompts, "ordinal", level)
+        alpha = krippendorff_alpha(ratings, prompts, level)
         lines.append(["people", "Krippendorff's alpha", without_n(measured(alpha)), n_rated])
     return [make_table("conflict.agreement", "Agreement of those who judged", _AGREEMENT, lines)]

@@ -17,7 +17,7 @@ import polars as pl
 from msgspec.structs import replace
 from pydantic import Field
 
-from orchestrator.analyses._gold import Gold, level_means, read_gold
+from orchestrator.analyses._gold import Gold, evaluators, level_means, read_gold
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import answers_of
 from orchestrator.numbers import finite
@@ -34,7 +34,7 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import n_prompts, order_words
-from orchestrator.ranking.scores import KEYS, Score, ScoreRef, collect
+from orchestrator.ranking.scores import KEYS, Score, ScoreRef
 from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.association import Kind, association
 from orchestrator.statistics.correlation import (
@@ -46,7 +46,7 @@ from orchestrator.statistics.correlation import (
     partial_correlation,
 )
 from orchestrator.statistics.means import clustered_mean
-from orchestrator.statistics.resampling import JACKKNIFE, Resampling
+from orchestrator.statistics.resampling import JACKKNIFE
 from orchestrator.statistics.results import Estimate
 from orchestrator.tables import measured, with_interval
 
@@ -100,7 +100,7 @@ class MetaEvaluationAnalysis(Analysis[Config]):
             tokens = pl.col("n_tokens").cast(pl.Float64)
             length = answers.select(*KEYS, length=tokens).unique(KEYS)
         scores = []
-        for found in collect(context, config.scores):
+        for found in evaluators(context, config.scores, with_confidence=False):
             if found.name == f"{config.gold.method}.{config.gold.column}":
                 continue
             points = found.means().with_columns(pl.col("turn").cast(pl.Int64))
@@ -295,7 +295,7 @@ def _categories(scores: Sequence[Score], context: Context, kind: Kind) -> Iterat
 
 def _orders(scores: Sequence[Score], context: Context) -> Iterator[Table]:
     """The order of the models by each score's mean against their order by mean gold."""
-    resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
+    resampling = context.resampling()
     rows: list[list[Cell]] = []
     for joined in scores:
         means = joined.points.group_by("model", maintain_order=True).agg(
@@ -327,7 +327,7 @@ def _orders(scores: Sequence[Score], context: Context) -> Iterator[Table]:
 
 def _compared(scores: Sequence[Score], context: Context, baseline: ScoreRef | None) -> Table:
     """Every two scores on the same answers, by each kind, signs turned to 'more is better'."""
-    resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
+    resampling = context.resampling()
     pairs = list(combinations(scores, 2))
     if baseline is not None:
         name = f"{baseline.method}.{baseline.column}"

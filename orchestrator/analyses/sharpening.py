@@ -40,7 +40,6 @@ from orchestrator.plugin import (
 from orchestrator.ranking.cells import mean_of, without_n
 from orchestrator.ranking.winners import judging_sources
 from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
-from orchestrator.statistics.resampling import Resampling
 from orchestrator.tables import measured
 
 _OF_PAIRS: Final = ("turn", "judge", "model_a", "model_b", "p_ab", "p_ba")
@@ -103,6 +102,9 @@ def _settings(context: Context, source: Source) -> Iterator[_Setting]:
         return
     rows = renamed(rows, columns).filter((pl.col("status") == "ok").fill_null(value=False))
     missing = {name: value for name, value in _FILLED.items() if name not in rows.columns}
+    # Judgments of two labels can't tie: the level for ties is empty.
+    method = source.method
+    has_two = isinstance(method, JudgeMethod) and len(method.config.verdicts()) == _TWO
     missing |= {} if "exact" in rows.columns else {"exact": pl.lit(value=True)}
     unit = pl.concat_list([one for one in _UNITS if one in rows.columns])
     measured = (
@@ -114,7 +116,7 @@ def _settings(context: Context, source: Source) -> Iterator[_Setting]:
             "judge",
             "exact",
             unit=unit.list.sort().list.join("\x1f"),
-            labels=pl.lit(_TWO) if _has_two(source) else pl.col(lists[0]).list.len(),
+            labels=pl.lit(_TWO) if has_two else pl.col(lists[0]).list.len(),
             entropy=pl.mean_horizontal(*map(_entropy, lists), ignore_nulls=False),
             top=pl.mean_horizontal(*(pl.col(one).list.max() for one in lists)),
         )
@@ -124,12 +126,6 @@ def _settings(context: Context, source: Source) -> Iterator[_Setting]:
     for judge in judges:
         name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
         yield name, source, str(judge), measured.filter(pl.col("judge") == judge)
-
-
-def _has_two(source: Source) -> bool:
-    """Return True if judgments can't tie: there are two labels, and the level for ties is empty."""
-    method = source.method
-    return isinstance(method, JudgeMethod) and len(method.config.verdicts()) == _TWO
 
 
 def _entropy(column: str) -> pl.Expr:
@@ -170,7 +166,7 @@ def _changes(settings: Sequence[_Setting], context: Context) -> list[Table]:
     keys = ["item", "turn", "unit"]
     found: list[tuple[str, str, Comparison, float | None]] = []
     averaged: list[str] = []
-    resampling = Resampling(context.n_resamples, context.rng(), context.confidence_level)
+    resampling = context.resampling()
     for (plain, source, judge, rows), (reasoned, other, same, others) in permutations(settings, 2):
         method, reasoning = source.method, other.method
         if judge != same or not isinstance(method, JudgeMethod):

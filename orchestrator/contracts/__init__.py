@@ -212,20 +212,16 @@ def called_with(*names: str, is_async: bool = False) -> _Fault:
             return f"must be a function, called with {wanted}"
         if is_async and not inspect.iscoroutinefunction(value):
             return "must be a coroutine function (async def)"
+        shown = "something else"
         try:
-            inspect.signature(value).bind(*names)
+            signature = inspect.signature(value)
+            shown = str(signature)
+            signature.bind(*names)
         except (TypeError, ValueError):
-            return f"must take {wanted}, not {_signature(value)}"
+            return f"must take {wanted}, not {shown}"
         return ""
 
     return fault
-
-
-def _signature(value: Callable[..., object]) -> str:
-    try:
-        return str(inspect.signature(value))
-    except (TypeError, ValueError):
-        return "something else"
 
 
 def _settings(base: type[Settings]) -> _Fault:
@@ -358,14 +354,11 @@ _PARTS: Final[dict[str, _Names]] = {
         "programs": called_with("self"),
         "footprint": called_with("self", "models"),
         "placed": called_with("self", "gpus", "memory_fraction"),
-        "tokenizer": called_with("self", "weights"),
         "serve_command": called_with("self", "options"),
     },
     plugins.DATASETS: {
         "suffixes": _suffixes,
-        "about": lambda value: (
-            "" if value is None or isinstance(value, About) else "must be an About, or None"
-        ),
+        "about": _role(About),
         "open": called_with("self", "base"),
     },
 }

@@ -1,6 +1,6 @@
 """The frames and settings that summaries and analyses work on, and the roles of columns."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -20,6 +20,7 @@ from orchestrator.frames import (
     names_of,
     slices_of,
 )
+from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.results import checked_level
 from orchestrator.statistics.trust import Trust
 
@@ -167,6 +168,10 @@ class Context(msgspec.Struct, frozen=True):
         """A fresh generator, the same at every call: tables do not depend on their order."""
         return np.random.default_rng(self.seed)
 
+    def resampling(self, n: int | None = None) -> Resampling:
+        """Resamples of prompts, `n` of them where given, at the confidence level."""
+        return Resampling(n or self.n_resamples, self.rng(), self.confidence_level)
+
     @property
     def own(self) -> Source:
         """The method that the context is named after."""
@@ -199,15 +204,19 @@ class Context(msgspec.Struct, frozen=True):
         changed: Sequence[pl.Expr],
         **made: pl.Expr,
     ) -> pl.DataFrame:
-        derives, needed = self._derived(source, columns)
         names = names_of(self.frames, source.frame)
         if not names:
             return pl.DataFrame()
+        # What needs all rows takes long where several columns are asked for, one after the other.
+        is_there = columns is not None and {*columns} <= {*names}
+        derives = type(source.method).derive is not Method.derive and not is_there
+        needed = source.method.derives_from if derives else ()
         wanted: Iterable[str] = names
         if columns is not None and needed is not None:
             wanted = dict.fromkeys(("method", *columns, *needed))
         if changed:
-            query = lazy_of(self.frames, source.frame)
+            # Before anything is made of them: rows of other methods have other labels and lists.
+            query = lazy_of(self.frames, source.frame).filter(method=source.name)
             query = query.select(*(one for one in wanted if one in names), **made)
             rows = query.with_columns(*changed).collect(engine="streaming")
         else:
@@ -216,17 +225,6 @@ class Context(msgspec.Struct, frozen=True):
         # A filter that keeps all would copy all.
         rows = rows if mine.all() else rows.filter(mine)
         return source.method.derive(rows).with_columns(*changed) if derives else rows
-
-    def _derived(
-        self, source: Source, columns: Sequence[str] | None
-    ) -> tuple[bool, Collection[str] | None]:
-        """Return whether a method derives any of the columns, and of which; of all where None."""
-        if type(source.method).derive is Method.derive:
-            return False, ()
-        # What needs all rows takes long where several columns are asked for, one after the other.
-        if columns is not None and {*columns} <= {*names_of(self.frames, source.frame)}:
-            return False, ()
-        return True, source.method.derives_from
 
     def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of another method, some thousand at a time; of files only these are held.

@@ -87,6 +87,8 @@ class BertScoreSettings(Settings):
     """Number of CPU threads; null: half of those available to this process, at most 8."""
     cache_megabytes: float = Field(64.0, ge=0)
     """Memory of the cache of embeddings."""
+    kind: Literal["bertscore"] = "bertscore"
+    """Kind of similarity."""
 
 
 class RougeLSettings(Settings):
@@ -96,28 +98,16 @@ class RougeLSettings(Settings):
     """Units of a subsequence: words without case and punctuation (and single characters of
     Chinese and Japanese), or all characters but white space; `sentences`: words as written, by
     sentence, as the package `rouge` of LLM-self-eval."""
-
-
-class ByBertScore(BertScoreSettings):
-    """BERTScore, chosen by `kind`."""
-
-    kind: Literal["bertscore"] = "bertscore"
-    """Kind of similarity."""
-
-
-class ByRougeL(RougeLSettings):
-    """Rouge-L, chosen by `kind`."""
-
     kind: Literal["rouge_l"] = "rouge_l"
     """Kind of similarity."""
 
 
-Similarity = Annotated[ByBertScore | ByRougeL, Field(discriminator="kind")]
+Similarity = Annotated[BertScoreSettings | RougeLSettings, Field(discriminator="kind")]
 
 
-def comparer_name(similarity: ByBertScore | ByRougeL) -> str:
+def comparer_name(similarity: BertScoreSettings | RougeLSettings) -> str:
     """Return the name of a similarity in rows, logs and tables."""
-    if isinstance(similarity, ByRougeL):
+    if isinstance(similarity, RougeLSettings):
         return f"rouge_l:{similarity.tokens}"
     last = similarity.encoder.rstrip("/").rpartition("/")[2]
     layer = "" if similarity.layer is None else f":{similarity.layer}"
@@ -125,7 +115,7 @@ def comparer_name(similarity: ByBertScore | ByRougeL) -> str:
     return f"bertscore:{last}{layer}{length}{':idf' if similarity.idf else ''}"
 
 
-def comparers(similarity: ByBertScore | ByRougeL) -> dict[str, Comparer]:
+def comparers(similarity: BertScoreSettings | RougeLSettings) -> dict[str, Comparer]:
     """The same as a back-end on this machine: its name -> kind of back-end and settings."""
     settings = similarity.model_dump(exclude={"kind"})
     return {comparer_name(similarity): Comparer(similarity.kind, settings)}

@@ -167,11 +167,6 @@ class Dataset:
         return index if self._order is None else int(self._order[index])
 
     @property
-    def has_named_clusters(self) -> bool:
-        """True if the dataset itself says that some of its items belong together."""
-        return self.clusters is not None and bool(self.clusters.names)
-
-    @property
     def order_digest(self) -> bytes:
         """Hash of the places of all items; empty where they are in the order of the source."""
         return b"" if self._order is None else digest("places of items", self._order.tobytes())

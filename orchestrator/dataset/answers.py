@@ -11,7 +11,6 @@ from orchestrator.dataset.rows import Rows
 from orchestrator.dataset.shapes import (
     CHATS,
     RowError,
-    Turn,
     at,
     chat,
     from_text,
@@ -193,10 +192,10 @@ def answer_row(row: Mapping[str, object], form: Form) -> AnswerRow:
 def _is_answered(value: object) -> bool:
     try:
         value = from_text(value, "")
-        turns = [turn for turn in chat(value, "") if turn.role != "tool"] if is_chat(value) else []
+        roles = [role for role, _ in chat(value, "") if role != "tool"] if is_chat(value) else []
     except RowError:
         return False
-    return bool(turns) and turns[-1].role == "assistant"
+    return roles[-1:] == ["assistant"]
 
 
 def _asked(row: Mapping[str, object], form: Form) -> Iterator[str]:
@@ -206,7 +205,7 @@ def _asked(row: Mapping[str, object], form: Form) -> Iterator[str]:
         try:
             if is_chat(value := from_text(value, path)):
                 turns = list(chat(value, path))
-                value = next((one.text for one in turns[::-1] if one.role == "user"), None)
+                value = next((said for role, said in turns[::-1] if role == "user"), None)
             if isinstance(value, Mapping):
                 value = next((value[name] for name in _PROMPTS if name in value), value)
             text = _plain(value) or written(value, path)
@@ -236,17 +235,17 @@ def _answers(
     return (), tuple(_samples(value, path))
 
 
-def _exchanges(turns: Sequence[Turn]) -> Iterator[tuple[str, str | None]]:
+def _exchanges(turns: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str | None]]:
     """Yield each question with the last answer to it, which is none where tools were called."""
     prompt: str | None = None
     answer: str | None = None
-    for turn in turns:
-        if turn.role == "user":
+    for role, text in turns:
+        if role == "user":
             if prompt is not None:
                 yield prompt, answer
-            prompt, answer = turn.text or "", None
-        elif turn.role != "system":
-            answer = turn.text
+            prompt, answer = text or "", None
+        elif role != "system":
+            answer = text
     yield prompt or "", answer
 
 

@@ -6,7 +6,7 @@ Datasets and files of answers share what is here.
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from orchestrator.errors import DatasetError
 
@@ -33,13 +33,6 @@ _MOST_LISTS: Final = 12
 
 class RowError(Exception):
     """A row that can't be read; says what is wrong and what to do, not where."""
-
-
-class Turn(NamedTuple):
-    """A turn of a conversation: role is system, user, assistant or tool; text may be missing."""
-
-    role: str
-    text: str | None
 
 
 def is_list(value: object) -> TypeGuard[Sequence[object]]:
@@ -102,8 +95,10 @@ def is_chat(value: object) -> TypeGuard[Sequence[Row]]:
     )
 
 
-def chat(value: Sequence[Row], column: str) -> Iterator[Turn]:
-    """Each turn of a conversation: of OpenAI's form, ShareGPT's and the like.
+def chat(value: Sequence[Row], column: str) -> Iterator[tuple[str, str | None]]:
+    """Role and text of each turn of a conversation: of OpenAI's form, ShareGPT's and the like.
+
+    The role is system, user, assistant or tool; the text may be missing.
 
     Raises:
         RowError: If a role is unknown, or a turn is not text.
@@ -116,10 +111,10 @@ def chat(value: Sequence[Row], column: str) -> Iterator[Turn]:
             known = ", ".join(_ROLES)
             raise RowError(f"{place}: 'role' must be one of {known}, not {given!r:.40}")
         if role == "tool" or any(turn.get(name) for name in _CALLS):
-            yield Turn("tool", None)
+            yield "tool", None
             continue
         content = {name: part for name, part in turn.items() if name not in _ROLE_NAMES}
-        yield Turn(role, written(content, f"{place}: 'content'") if content else None)
+        yield role, written(content, f"{place}: 'content'") if content else None
 
 
 def from_text(value: object, column: str) -> object:

@@ -226,39 +226,26 @@ class NectarKind(BenchmarkKind[NectarConfig]):
 _HELPFULNESS: Final = "helpfulness"
 
 
-class HelpSteer2Config(Settings):
-    """Settings of `help_steer_2`."""
-
-    split: Literal["validation", "train"] = Field(
-        "validation", description="Split: 519 or 10,162 prompts, those rated alike included."
-    )
-
-    def file(self) -> File:
-        """Return the file of the split."""
-        name = f"{self.split}.parquet"
-        return converted("nvidia/HelpSteer2", "default", self.split, 0, name)
-
-
-class HelpSteer2Kind(BenchmarkKind[HelpSteer2Config]):
-    """HelpSteer2: pairs of answers that people rated for helpfulness.
+class HelpSteer2Kind(BenchmarkKind[Settings]):
+    """HelpSteer2: 519 pairs of answers that people rated for helpfulness.
 
     Source: Wang et al. 2024, "HelpSteer2: Open-source dataset for training top-performing reward
     models" (arXiv 2406.08673). Each prompt has two rated answers. The better one by mean
-    helpfulness is `chosen`; pairs rated alike are left out.
+    helpfulness is `chosen`; pairs rated alike are left out. The split is that of validation.
     """
 
     cites = ("wang2024helpsteer2",)
     about = About(
         licence="CC BY 4.0",
-        size="about 1 MB; train 25 MB",
+        size="about 1 MB",
         source="https://huggingface.co/datasets/nvidia/HelpSteer2",
-        files=(HelpSteer2Config().file(),),
+        files=(converted("nvidia/HelpSteer2", "default", "validation", 0, "validation.parquet"),),
     )
     fields: ClassVar = {"prompt": "prompt"}
 
     def rows(self) -> Rows:
         """Return the pairs that are not rated alike."""
-        rows = read("help_steer_2", self.config.file(), ParquetRows)
+        rows = read("help_steer_2", self.about.files[0], ParquetRows)
 
         def make(first: int, row: Row) -> Row:
             other = rows.row(first + 1)

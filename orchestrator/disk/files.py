@@ -102,14 +102,18 @@ def _irregular(path: Path, found: os.stat_result) -> OSError:
     return OSError(errno.EINVAL, what, str(path))
 
 
-def write(path: Path, content: bytes, *, durable: bool = False, own: bool = False) -> None:
+def write(
+    path: Path, content: bytes, *, durable: bool = False, own: bool = False, mode: int = 0o666
+) -> None:
     """Write a file as `replacing` does."""
-    with replacing(path, durable=durable, own=own) as file:
+    with replacing(path, durable=durable, own=own, mode=mode) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, durable: bool = False, own: bool = False) -> Iterator[BinaryIO]:
+def replacing(
+    path: Path, *, durable: bool = False, own: bool = False, mode: int = 0o666
+) -> Iterator[BinaryIO]:
     """Open a new file that takes the name `path` when the block ends without an error.
 
     Who reads the name sees the old or the new content. A link of that name is replaced, and what it
@@ -119,12 +123,13 @@ def replacing(path: Path, *, durable: bool = False, own: bool = False) -> Iterat
         path: Its folder exists.
         durable: Make content and name outlast a power cut.
         own: The name is this program's: a folder that has it is set aside.
+        mode: Its permissions, less those of the umask.
 
     Raises:
         OSError: If it can't be written.
     """
     with renaming(path, own=own) as temporary:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o666)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, mode)
         with os.fdopen(descriptor, "wb") as file:
             yield file
             if durable:

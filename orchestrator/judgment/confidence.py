@@ -17,7 +17,6 @@ from scipy.special import logsumexp
 from orchestrator.errors import StatisticsError
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 _ROUNDING: Final = 1e-6
 """Mass that rounding to float32 may hide; the mass of the rest is taken to be larger by so much."""
 _EXCESS: Final = 1e-2
@@ -110,22 +109,6 @@ def self_certainty_low(top_logprobs: ArrayLike, vocabulary: int) -> FloatArray:
     return np.where(is_known, -np.log(vocabulary) - total / vocabulary, np.nan)
 
 
-def first_alike(alike: NDArray[np.bool_]) -> list[int]:
-    """Number the meanings of samples: each has that of the first it is like.
-
-    A sample is compared with the first of each earlier meaning, and begins one if it is like none
-    (Farquhar et al. 2024, Extended Data Fig. 1). `alike`, shape (N, N), says whether two samples
-    mean the same.
-    """
-    firsts: list[int] = []
-    found: list[int] = []
-    for place in range(len(alike)):
-        like = [number for number, first in enumerate(firsts) if alike[place, first]]
-        found.append(like[0] if like else len(firsts))
-        firsts += [] if like else [place]
-    return found
-
-
 def semantic_entropy(logprobs: ArrayLike, meanings: Sequence[int]) -> float:
     """-sum_c P(c) ln P(c) over the meanings of samples, weighed by their likelihood.
 
@@ -137,7 +120,11 @@ def semantic_entropy(logprobs: ArrayLike, meanings: Sequence[int]) -> float:
     Raises:
         StatisticsError: If there are not as many meanings.
     """
-    values, numbers = _of_meanings(logprobs, meanings)
+    values, numbers = np.asarray(logprobs, dtype=np.float64), np.asarray(meanings, dtype=np.int64)
+    if values.shape != numbers.shape:
+        raise StatisticsError(
+            f"one meaning a sample expected, got {len(meanings)} for {values.shape}"
+        )
     if not values.size or not np.isfinite(values).all():
         return float("nan")
     if len(set(meanings)) == 1:
@@ -170,12 +157,3 @@ def _listed(top_logprobs: ArrayLike) -> FloatArray:
     if listed.ndim != 2 or not listed.shape[1]:
         raise StatisticsError(f"log-probabilities of shape (T, k) expected, got {listed.shape}")
     return listed
-
-
-def _of_meanings(logprobs: ArrayLike, meanings: Sequence[int]) -> tuple[FloatArray, IntArray]:
-    values = np.asarray(logprobs, dtype=np.float64)
-    if values.shape != (len(meanings),):
-        raise StatisticsError(
-            f"one meaning a sample expected, got {len(meanings)} for {values.shape}"
-        )
-    return values, np.asarray(meanings, dtype=np.int64)

@@ -30,24 +30,11 @@ YES_NO: Final = (
 """Answers to a question of a checklist."""
 
 
-def lettered(scale: str) -> tuple[OwnLabel, ...]:
-    """Return the labels of a scale of letters, worth 1, 2, and so on.
-
-    `scale` is the worst letter and the best one, such as "A-T", or "T-A" if A is the best.
-
-    Raises:
-        ValueError: If both are the same.
-    """
-    worst, best = ord(scale[0]), ord(scale[-1])
-    if worst == best:
-        raise ValueError(f"a scale of letters needs two different ones, such as A-T; got {scale}")
-    step = 1 if best > worst else -1
-    letters = map(chr, range(worst, best + step, step))
-    return tuple(OwnLabel(name=letter, value=at) for at, letter in enumerate(letters, 1))
-
-
 def graded(scale: tuple[int, int] | str, labels: tuple[OwnLabel, ...] | None) -> Grades:
     """Return the scores of a scale and their labels.
+
+    Letters are the worst one and the best, such as "A-T", or "T-A" if A is the best; they are worth
+    1, 2, and so on.
 
     Raises:
         ValueError: If the labels are not ordered, do not span the scale, or can't be told apart.
@@ -55,7 +42,14 @@ def graded(scale: tuple[int, int] | str, labels: tuple[OwnLabel, ...] | None) ->
     if isinstance(scale, str):
         if labels is not None:
             raise ValueError("labels and a scale of letters exclude each other; omit one of them")
-        labels = lettered(scale)
+        worst, best = ord(scale[0]), ord(scale[-1])
+        if worst == best:
+            raise ValueError(
+                f"a scale of letters needs two different ones, such as A-T; got {scale}"
+            )
+        step = 1 if best > worst else -1
+        letters = map(chr, range(worst, best + step, step))
+        labels = tuple(OwnLabel(name=letter, value=at) for at, letter in enumerate(letters, 1))
         return Grades((1, len(labels)), labels)
     grades = Grades(scale, labels)
     grades.check()

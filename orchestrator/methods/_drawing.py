@@ -23,6 +23,7 @@ from orchestrator.plugin import (
     Sampling,
     Settings,
     Stage,
+    Unit,
 )
 
 _WRITTEN: Final = 0.7
@@ -79,7 +80,8 @@ class Drawing(Settings):
     temperature: float = Field(0.0, ge=0, description="Sampling temperature; 0 is greedy.")
     top_p: float = Field(1.0, gt=0, le=1, description="1 is off.")
     top_k: int = Field(0, ge=0, description="0 is off.")
-    stop: tuple[str, ...] = Field((), description="Strings that end the text.")
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Strings that end the text."""
     temperature_by_category: Literal["mt_bench", "align_bench"] | dict[str, _Temperature] = Field(
         default_factory=dict,
         description=(
@@ -266,6 +268,20 @@ def _answers(
             top_logprobs=top_logprobs,
         )
         for model, messages in contexts
+    ]
+
+
+def further_draws(
+    unit: Unit, ask: Ask, messages: Messages, drawing: Drawing, n: int, **hot: float
+) -> list[GenerateAsk]:
+    """Ask a unit's model n times more, told apart by their repeat index.
+
+    `hot` are settings that take the place of those of `drawing`, of every category alike.
+    """
+    sampling = drawing.model_copy(update={**hot, "temperature_by_category": {}}).sampling()
+    return [
+        ask.generate(unit.models[0], messages, sampling, item_key=unit.item.key, repeat=repeat)
+        for repeat in range(n)
     ]
 
 

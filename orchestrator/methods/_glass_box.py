@@ -118,22 +118,18 @@ def ensemble_values(kind: str, passes: Iterable[Observed]) -> Values:
 def calibrated_values(answer: Values, reference: Values, sent_prob_ref: float | None) -> Values:
     """Each feature of the reference answer, less it, and less SentProb-Ref as printed."""
     found: Values = {"reference_sent_prob": sent_prob_ref}
-    for name in reference:
-        found[f"reference_{name}"] = reference.get(name)
-        found[f"{name}_calibrated"] = _less(answer.get(name), reference.get(name))
-        found[f"{name}_calibrated_printed"] = _less(answer.get(name), sent_prob_ref)
+    for name, own in reference.items():
+        found[f"reference_{name}"], given = own, answer.get(name)
+        for form, less in (("calibrated", own), ("calibrated_printed", sent_prob_ref)):
+            found[f"{name}_{form}"] = None
+            if given is not None and less is not None:
+                found[f"{name}_{form}"] = features.calibrated(given, less)
     return found
 
 
 def sent_prob_ref(seen: Observed) -> float | None:
     """SentProb-Ref as printed."""
     return None if seen.logprobs is None else finite(features.sent_prob_ref(seen.logprobs))
-
-
-def _less(feature: float | None, of_reference: float | None) -> float | None:
-    if feature is None or of_reference is None:
-        return None
-    return features.calibrated(feature, of_reference)
 
 
 AUGMENTABLE: Final = (*OF_TOKENS, *OF_VOCABULARY)

@@ -315,7 +315,7 @@ def _slot(
 ) -> tuple[Prefix, tuple[Label, ...]] | None:
     """Return the text before the verdict, and the labels as they continue from there."""
     begin, said = _said(text)
-    slot = form.slot(said, convention)
+    _, slot = form.by(said, convention)
     if slot is None:
         return None
     at, closing = slot
@@ -327,7 +327,7 @@ def _slot(
 def _verdict(text: Generation, form: Format, convention: str | None) -> Verdict:
     _, said = _said(text)
     read = form.read(said)
-    value = read.value if convention is None else form.published(said, convention)
+    value = read.value if convention is None else form.by(said, convention)[0]
     counts = value is not None and (read.value is not None or value != form.dropped)
     return Verdict(value, read, counts, text)
 

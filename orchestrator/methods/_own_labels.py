@@ -204,16 +204,15 @@ def check_shown(
         # It depends on what an item holds; the judge's coverage will tell.
         return
     texts = (shown, *elsewhere)
-    forms = [_as_a_word(form.strip()) for label in labels for form in label.spellings]
+    forms = []
+    for form in (form.strip() for label in labels for form in label.spellings):
+        # As a word of its own
+        before = r"(?<!\w)" if form[:1].isalnum() else ""
+        after = r"(?!\w)" if form[-1:].isalnum() else ""
+        forms.append(re.compile(before + re.escape(form) + after))
     if labels and not any(form.search(text) for text in texts for form in forms):
         names = ", ".join(label.name for label in labels[:5])
         raise ValueError(
             f"the template shows none of the labels ({names}{', …' if labels[5:] else ''}); name "
             "them in it, or in `system`"
         )
-
-
-def _as_a_word(form: str) -> re.Pattern[str]:
-    before = r"(?<!\w)" if form[:1].isalnum() else ""
-    after = r"(?!\w)" if form[-1:].isalnum() else ""
-    return re.compile(before + re.escape(form) + after)

@@ -1,5 +1,6 @@
 """Settings, prompts and rounds of rewriting, shared by all methods that rewrite answers."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from orchestrator.plugin import (
 )
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.files import TemplateText
-from orchestrator.prompts.rewriting import MARKERS, PROMPTS, markers_of
+from orchestrator.prompts.rewriting import MARKERS, PROMPTS
 
 FIELDS: Final = ("prompt", "answer")
 PRESETS: Final[dict[str, dict[str, Any]]] = {
@@ -132,7 +133,9 @@ class RewritingSettings(OfAnswersSettings):
 
     def markers(self) -> tuple[str, ...]:
         """Texts of the prompt that must not stand in a rewriting, lower case."""
-        return (*markers_of(self.template()), *MARKERS.get(self.prompt, ()))
+        # Texts between two `#` on one line
+        found = (one.lower() for one in re.findall(r"#[^#\n{}]{1,80}#", self.template()))
+        return (*dict.fromkeys(found), *MARKERS.get(self.prompt, ()))
 
 
 def rewriting_stages(

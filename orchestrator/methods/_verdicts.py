@@ -162,12 +162,6 @@ BETWEEN: Final = " "
 """Between the two scores of a reply."""
 
 
-def as_second(label: Label) -> Label:
-    """Return a score as it is written behind the first one."""
-    forms = dict.fromkeys(f"{BETWEEN}{form.lstrip()}" for form in label.spellings)
-    return Label(f"{BETWEEN}{label.name.lstrip()}", tuple(forms))
-
-
 def slot_of_two(trace: Generation, scores: Sequence[Label]) -> Slot | None:
     """The slot of the first of two scores that end a trace; None where there are none."""
     begin = after_thinking(trace.text)

@@ -26,11 +26,8 @@ from typing import ClassVar, Final, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from orchestrator.contracts.settings import ByBertScore, Similarity, comparer_name
-from orchestrator.contracts.settings import comparers as named_comparers
 from orchestrator.judgment import confidence as formulas
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
-from orchestrator.judgment.similarity import f_beta_scores
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods._drawing import (
     Drawing,
@@ -39,6 +36,7 @@ from orchestrator.methods._drawing import (
     Turn,
     answer_stage,
     converse,
+    further_draws,
     questions,
 )
 from orchestrator.methods._examples import FIELDS, drawn_example
@@ -49,7 +47,6 @@ from orchestrator.plugin import (
     ChooseAsk,
     Columns,
     Combination,
-    Comparer,
     Generation,
     Label,
     Message,
@@ -75,18 +72,10 @@ class SampleSettings(Settings):
 
     n: int = Field(10, ge=2, le=1000, description="Samples a question.")
     temperature: float = Field(1.0, gt=0, description="Of these samples.")
-    meaning: Literal["entailment", "similarity", "text"] = Field(
+    meaning: Literal["entailment", "text"] = Field(
         "entailment",
         description="When two samples mean the same. entailment: a model says that each entails "
-        "the other; similarity: by an encoder on this machine; text: they are equal but for case "
-        "and white space.",
-    )
-    similarity: Similarity = Field(
-        ByBertScore(),
-        description="Encoder of meaning: similarity; F1 of the two texts is compared.",
-    )
-    threshold: float = Field(
-        0.9, gt=0, le=1, description="Least similarity of samples that mean the same."
+        "the other; text: they are equal but for case and white space.",
     )
 
 
@@ -94,13 +83,11 @@ class Config(OfAnswersSettings):
     """Settings of `confidence`."""
 
     answer: Drawing = Field(Drawing(max_tokens=1024), description="Sampling settings of answers.")
-    observe: Literal["draw", "score"] = Field(
-        "draw",
-        description="draw: the most likely tokens that are returned with the answer, which any "
-        "server has that gives log-probabilities; score: those of a separate scoring pass.",
-    )
     alternatives: int = Field(
-        20, ge=0, description="k, the most likely tokens at each position; 0 for none."
+        20,
+        ge=0,
+        description="k, the most likely tokens at each position, as they are returned with the "
+        "answer; 0 for none.",
     )
     vocabulary_size: int | None = Field(
         None, ge=1, description="Size of the vocabulary, needed for a bound of self-certainty."
@@ -110,10 +97,8 @@ class Config(OfAnswersSettings):
     bottom: float = Field(
         0.1, gt=0, le=1, description="Share of the groups that count as the bottom ones."
     )
-    p_true: Literal["answer", "brainstormed"] | None = Field(
-        "answer",
-        description="Ask the model whether its answer is true. brainstormed: it is shown the "
-        "samples and the answer first; null: do not ask.",
+    p_true: Literal["answer"] | None = Field(
+        "answer", description="Ask the model whether its answer is true; null: do not ask."
     )
     p_true_prefix: str = Field(
         "",
@@ -129,8 +114,6 @@ class Config(OfAnswersSettings):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.p_true == "brainstormed" and self.samples is None:
-            raise ValueError("p_true: brainstormed shows samples; set samples: {n: 10}")
         is_entailed = self.samples is not None and self.samples.meaning == "entailment"
         if self.entailment_by is not None and not is_entailed:
             raise ValueError("entailment_by needs samples with meaning: entailment")
@@ -182,22 +165,15 @@ class Confidence(OfAnswers[Config]):
             found["p_true"] = 1
         return found | (dict.fromkeys(_OF_SAMPLES, -1) if config.samples is not None else {})
 
-    def comparers(self) -> dict[str, Comparer]:
-        """The back-end that compares samples, by its name."""
-        samples = self.config.samples
-        if samples is None or samples.meaning != "similarity":
-            return {}
-        return named_comparers(samples.similarity)
-
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
-        """One unit a model, with what compares its samples where that is another."""
-        compares = next(iter(self.comparers()), self.config.entailment_by or "")
+        """One unit a model, with who compares its samples where that is another."""
+        compares = self.config.entailment_by or ""
         return [Combination((model,), compares) for model in candidates]
 
     @property
     def alternatives(self) -> int:
         """Number of likely tokens to list with each token of an answer as it is drawn."""
-        return self.config.alternatives if self.config.observe == "draw" else 0
+        return self.config.alternatives
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Return the requests that one answer leads to; an empty answer leads to none."""
@@ -205,9 +181,7 @@ class Confidence(OfAnswers[Config]):
         draw = config.model_dump_json(exclude={"name", "candidates"})
         found: list[Stage] = []
         for model in candidates:
-            if config.alternatives and config.observe == "score":
-                found.append(Stage("scores", model, "score", 1, exact=False, draw=draw))
-            elif config.alternatives:
+            if config.alternatives:
                 # The companion's draw, counted once: its probabilities must be the model's own.
                 example = drawn_example(model, config.answer)
                 found.append(answer_stage(model, config.answer, self.alternatives, (example,)))
@@ -216,10 +190,15 @@ class Confidence(OfAnswers[Config]):
                 found.append(
                     Stage("samples", model, "generate", samples.n, False, tokens, draw=draw)  # noqa: FBT003
                 )
-                found += _comparing(config, model, samples, draw)
+            if samples is not None and samples.meaning == "entailment":
+                judge, most = config.entailment_by or model, samples.n * (samples.n - 1)
+                asked = _entailment(judge, FIELDS["prompt"], FIELDS["answer_a"], FIELDS["answer_b"])
+                # Each pair in both directions, if all differ in meaning.
+                found.append(
+                    Stage("entailment", judge, "choose", most, False, draw=draw, examples=(asked,))  # noqa: FBT003
+                )
             if config.p_true is not None:
-                shown = (FIELDS["answer_b"],) if config.p_true == "brainstormed" else ()
-                asked = _is_true(config, model, FIELDS["prompt"], FIELDS["answer"], shown)
+                asked = _is_true(config, model, FIELDS["prompt"], FIELDS["answer"])
                 found.append(
                     Stage("truth", model, "choose", 1, exact=False, draw=draw, examples=(asked,))
                 )
@@ -237,31 +216,28 @@ class Confidence(OfAnswers[Config]):
 
 async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn, question: str) -> Row:
     answer, (model,) = turn.answer, unit.models
-    row = values.begun_row(Confidence.columns, turn, config.observe)
+    row = values.begun_row(Confidence.columns, turn, "draw")
     if not answer.text.strip():
         return row
     if config.alternatives:
-        seen = await _observed(ask, config, model, turn)
+        seen = values.of_draw(answer)
         n_tokens = None if seen.logprobs is None else len(seen.logprobs)
         row |= {"n_tokens": n_tokens, "undefined": seen.why or None, **of_tokens(seen, config)}
-    drawn = await _samples(unit, ask, config, turn)
-    if drawn:
+    if config.samples is not None:
+        drawn: list[Generation] = await ask.all(
+            *further_draws(
+                unit, ask, turn.messages, config.answer, config.samples.n,
+                temperature=config.samples.temperature,
+            )
+        )  # fmt: skip
         meanings = await _meanings(unit, ask, config, question, [one.text for one in drawn])
         if meanings is None:
             row["undefined"] = "the entailment of two samples is not known"
         row |= of_samples(drawn, meanings)
     if config.p_true is not None:
-        shown = [one.text for one in drawn] if config.p_true == "brainstormed" else []
-        choice = await _is_true(config, model, question, answer.text, shown)
+        choice = await _is_true(config, model, question, answer.text)
         row |= of_truth(from_logprobs(choice.logprobs, choice.upper))
     return row
-
-
-async def _observed(ask: Ask, config: Config, model: str, turn: Turn) -> Observed:
-    if config.observe == "draw":
-        return values.of_draw(turn.answer)
-    scored = await ask.score(model, turn.messages, turn.answer, top_logprobs=config.alternatives)
-    return values.of_score(scored)
 
 
 def of_tokens(seen: Observed, config: Config) -> dict[str, float | int | None]:
@@ -313,18 +289,6 @@ def of_samples(
     }
 
 
-async def _samples(unit: Unit, ask: Ask, config: Config, turn: Turn) -> list[Generation]:
-    if config.samples is None:
-        return []
-    hot = {"temperature": config.samples.temperature, "temperature_by_category": {}}
-    sampling = config.answer.model_copy(update=hot).sampling()
-    asks = [
-        ask.generate(unit.models[0], turn.messages, sampling, item_key=unit.item.key, repeat=repeat)
-        for repeat in range(config.samples.n)
-    ]
-    return await ask.all(*asks)
-
-
 async def _meanings(
     unit: Unit, ask: Ask, config: Config, question: str, texts: Sequence[str]
 ) -> list[int] | None:
@@ -334,12 +298,9 @@ async def _meanings(
     """
     samples = config.samples or SampleSettings()
     if samples.meaning == "text":
-        return _numbered([" ".join(text.casefold().split()) for text in texts])
-    if samples.meaning == "similarity":
-        compared = await ask.similarity(unit.judge, texts)
-        # F1 of two texts is the same in both directions.
-        f1 = f_beta_scores(compared.precision, compared.recall, 1.0)
-        return formulas.first_alike(f1 >= samples.threshold)
+        numbers: dict[str, int] = {}
+        plain = (" ".join(text.casefold().split()) for text in texts)
+        return [numbers.setdefault(text, len(numbers)) for text in plain]
     found: list[int] = []
     firsts: list[str] = []
     for place, text in enumerate(texts):
@@ -364,38 +325,13 @@ async def _meanings(
     return found
 
 
-def _numbered(texts: Sequence[str]) -> list[int]:
-    numbers: dict[str, int] = {}
-    return [numbers.setdefault(text, len(numbers)) for text in texts]
-
-
-def _comparing(config: Config, model: str, samples: SampleSettings, draw: str) -> list[Stage]:
-    """The requests that tell the meanings of samples apart."""
-    if samples.meaning == "similarity":
-        name = comparer_name(samples.similarity)
-        return [Stage("similarity", name, "similarity", 1, exact=False, draw=draw)]
-    if samples.meaning == "text":
-        return []
-    judge, most = config.entailment_by or model, samples.n * (samples.n - 1)
-    question, one, other = FIELDS["prompt"], FIELDS["answer_a"], FIELDS["answer_b"]
-    asked = _entailment(judge, question, one, other)
-    # Each pair in both directions, if all differ in meaning.
-    return [Stage("entailment", judge, "choose", most, exact=False, draw=draw, examples=(asked,))]
-
-
-def _is_true(
-    config: Config, model: str, question: str, answer: str, brainstormed: Sequence[str]
-) -> ChooseAsk:
-    """Ask if an answer is true, as Kadavath et al. in sections 4.1 and 4.2, but for chat models."""
-    kind = "possible" if brainstormed else "proposed"
-    # The paper's answer is one of the ideas, and Farquhar et al. list it behind their samples.
-    ideas = "\n".join([*brainstormed, answer])
-    said = f"Here are some brainstormed ideas: {ideas}\n" if brainstormed else ""
+def _is_true(config: Config, model: str, question: str, answer: str) -> ChooseAsk:
+    """Ask if an answer is true, as Kadavath et al. in section 4.1, but for chat models."""
     return ChooseAsk(
         model,
         _asked(
-            f"Question: {question}\n{said}{kind.capitalize()} Answer: {answer}\n"
-            f"Is the {kind} answer:\n (A) True\n (B) False\n"
+            f"Question: {question}\nProposed Answer: {answer}\n"
+            "Is the proposed answer:\n (A) True\n (B) False\n"
             "Reply with A or B and nothing else."
         ),
         _TRUTH,

@@ -31,7 +31,7 @@ import polars as pl
 
 from orchestrator.judgment.glass_box import combo
 from orchestrator.methods import _glass_box as values
-from orchestrator.methods._drawing import OfAnswers, Turn, answer_stage, converse
+from orchestrator.methods._drawing import OfAnswers, Turn, answer_stage, converse, further_draws
 from orchestrator.methods._examples import drawn_example
 from orchestrator.methods._glass_box import (
     COLUMNS,
@@ -225,10 +225,15 @@ def _asks(
         "code": [],
         "illustration": [],
         "reference": [],
-        "draws": _further_draws(unit, ask, config, messages),
+        "draws": [],
         "prompts": [ask.score(who, under, text) for under in _prompted(messages, config)],
         "redrawn": [],
     }
+    if (draws := config.decoding_ensemble) is not None:
+        asks["draws"] += further_draws(
+            unit, ask, messages, config.answer, draws.passes,
+            top_k=draws.top_k, temperature=draws.temperature,
+        )  # fmt: skip
     if "redrawing" in config.groups:
         sampling = config.answer.sampling(unit.item.category)
         asks["redrawn"] = [
@@ -271,26 +276,6 @@ def _of_answer(seen: Observed, config: Config) -> dict[str, Any]:
         **tokens,
         **values.bound_values(seen, config.vocabulary_size),
     }
-
-
-def _further_draws(
-    unit: Unit, ask: Ask, config: Config, messages: Messages
-) -> list[ScoreAsk | GenerateAsk]:
-    """The N passes of the decoding ensemble, told apart by their repeat index."""
-    settings = config.decoding_ensemble
-    if settings is None:
-        return []
-    sampling = config.answer.model_copy(
-        update={
-            "top_k": settings.top_k,
-            "temperature": settings.temperature,
-            "temperature_by_category": {},
-        }
-    ).sampling()
-    return [
-        ask.generate(unit.models[0], messages, sampling, item_key=unit.item.key, repeat=repeat)
-        for repeat in range(settings.passes)
-    ]
 
 
 def _prompted(messages: Messages, config: Config) -> list[Messages]:

@@ -42,8 +42,8 @@ from orchestrator.methods._pairwise import (
     pair_row,
 )
 from orchestrator.methods._verdicts import (
+    BETWEEN,
     Slot,
-    as_second,
     slot_of_two,
     spelled,
 )
@@ -115,7 +115,13 @@ class Config(PairwiseSettings):
 
     def second_labels(self) -> tuple[Label, ...]:
         """The second score as it is written behind the first."""
-        return tuple(map(as_second, self.verdicts()))
+        return tuple(
+            Label(
+                f"{BETWEEN}{label.name.lstrip()}",
+                tuple(dict.fromkeys(f"{BETWEEN}{form.lstrip()}" for form in label.spellings)),
+            )
+            for label in self.verdicts()
+        )
 
 
 class PairwiseScoring(PairwiseJudge[Config]):

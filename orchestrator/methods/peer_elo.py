@@ -20,7 +20,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from orchestrator.contracts.settings import ByBertScore, Similarity, comparer_name
+from orchestrator.contracts.settings import BertScoreSettings, Similarity, comparer_name
 from orchestrator.contracts.settings import comparers as named_comparers
 from orchestrator.judgment.similarity import f_beta_scores, peer_votes, rescaled
 from orchestrator.methods._drawing import (
@@ -64,7 +64,7 @@ class Config(OfAnswersSettings):
         min_length=2,
     )
     answer: Drawing = Field(Drawing(), description="Sampling settings of answers.")
-    similarity: Similarity = Field(ByBertScore(), description="Similarity of answers.")
+    similarity: Similarity = Field(BertScoreSettings(), description="Similarity of answers.")
     beta: float = Field(
         0.0, ge=0, description="Weight of recall against precision in F-beta; 0 is precision alone."
     )

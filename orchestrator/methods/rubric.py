@@ -395,7 +395,14 @@ def _row(turn: Turn, read: Replies, asked: Sequence[AskedCriterion], config: Con
         "criteria_coverage": [
             None if one is None else one.distribution.coverage for one in marginals
         ],
-        "criteria_p": _flat(marginals, asked),
+        # The probabilities of all labels of all criteria, one after the other.
+        "criteria_p": [
+            p
+            for one, criterion in zip(marginals, asked, strict=True)
+            for p in (
+                one.probabilities if one is not None else [None] * len(criterion.grades.values())
+            )
+        ],
         "n_missing": len(missing),
         "n_traces": len(read) if config.chain_of_thought else 0,
         "n_silent": n_silent if config.chain_of_thought else 0,
@@ -412,7 +419,11 @@ def _row(turn: Turn, read: Replies, asked: Sequence[AskedCriterion], config: Con
             "cause": "missing_criterion",
             "message": said[:500],
         }
-    replies_read = _joint(whole, asked) if config.together else [known]
+    replies_read = [known]
+    if config.together:
+        # The criteria as read in each reply that has all of them.
+        read_of = [[_averaged([d], c) for d, c in zip(r, asked, strict=True)] for r in whole]
+        replies_read = [[one for one in reply if one is not None] for reply in read_of]
     return row | {
         **score_rubric(replies_read, known, weights),
         "coverage": min(one.distribution.coverage for one in known),
@@ -425,22 +436,3 @@ def _averaged(
 ) -> CriterionReading | None:
     known = [one for one in seen if one is not None]
     return read_criterion(mixture(known), criterion.grades.values()) if known else None
-
-
-def _joint(
-    replies: Sequence[Sequence[LabelDistribution | None]], asked: Sequence[AskedCriterion]
-) -> list[list[CriterionReading]]:
-    """Return the criteria as read in each reply that has all of them."""
-    read = [[_averaged([one], c) for one, c in zip(r, asked, strict=True)] for r in replies]
-    return [[one for one in reply if one is not None] for reply in read]
-
-
-def _flat(
-    marginals: Sequence[CriterionReading | None], asked: Sequence[AskedCriterion]
-) -> list[float | None]:
-    """Return the probabilities of all labels of all criteria, one after the other."""
-    found: list[float | None] = []
-    for one, criterion in zip(marginals, asked, strict=True):
-        n_labels = len(criterion.grades.values())
-        found += [None] * n_labels if one is None else one.probabilities
-    return found

@@ -59,11 +59,13 @@ REMOVED: Final[Mapping[str, str]] = {
     "example_of_dataset": "write judgments that the judge is shown as `examples`",
     "judge_audit": "see its flips and verdict in each report; compare its scores with its "
     "comparisons by meta_evaluation",
-    "judge_recalibration": "see judge_calibration, and correct win rates with human_labels",
+    "judge_calibration": "its tables are among those of judge_accuracy",
+    "judge_recalibration": "see judge_accuracy, and correct win rates with human_labels",
     "juries": "run jury",
     "jury_reliability": "use self_preference for how well each judge tells models apart, and jury",
     "labelled_examples": "write judgments that the judge is shown as `examples`",
     "listwise": "compare pairs with pairwise_ranking",
+    "observe": "it reads the tokens that come with the answer; glass_box scores answers",
     "padded_answers": "see what length is worth in the ratings at equal style of each report",
     "style_control": "every report of judged pairs has ratings at equal style",
 }

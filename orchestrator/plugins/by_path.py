@@ -8,7 +8,6 @@ written beside a file.
 
 import re
 import sys
-from collections.abc import Iterator
 from hashlib import sha256
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
@@ -71,7 +70,11 @@ def load(kind: str) -> ModuleType:
     file = Path(kind)
     try:
         source = file.read_bytes()
-        sources = [source, *_others(file)]
+        sources = [source]
+        for other in sorted(file.parent.rglob("*.py")) if file.stem == _PACKAGE else ():
+            if other != file:
+                path = other.relative_to(file.parent).as_posix()
+                sources += [path.encode(errors="surrogateescape"), other.read_bytes()]
     except (OSError, ValueError) as error:
         raise PluginError(_missing(file, error)) from error
     hashed = sha256()
@@ -102,15 +105,6 @@ def hint_for_neighbour(kind: str, missing: str) -> str:
         f"{_PACKAGE}{SUFFIX} and {top}{SUFFIX}, 'from .{top} import …', and 'kind: "
         f"./FOLDER/{_PACKAGE}{SUFFIX}'"
     )
-
-
-def _others(file: Path) -> Iterator[bytes]:
-    """The other modules of a package, each after its name."""
-    if file.stem == _PACKAGE:
-        for other in sorted(file.parent.rglob("*.py")):
-            if other != file:
-                yield other.relative_to(file.parent).as_posix().encode(errors="surrogateescape")
-                yield other.read_bytes()
 
 
 def _imported(name: str, file: Path, source: bytes) -> ModuleType:

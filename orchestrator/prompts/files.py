@@ -17,7 +17,7 @@ import ast
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -52,7 +52,11 @@ def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a reci
         return value
     folder = Path((info.context or {}).get("folder", "."))
     try:
-        content = _content(folder / expanded(path))
+        file = folder / expanded(path)
+        if file.is_fifo() or file.is_char_device():
+            raise ValueError("it is no file")  # noqa: TRY301 (said as other errors are)
+        with file.open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}"
@@ -66,14 +70,6 @@ def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a reci
     if "{{" not in text:
         raise ValueError(f"{path!r} shows nothing of the item: it has no {{{{ … }}}}")
     return text
-
-
-def _content(file: Path) -> bytes:
-    """Read a file, at most one byte beyond the largest that is allowed."""
-    if file.is_fifo() or file.is_char_device():
-        raise ValueError("it is no file")
-    with file.open("rb") as stream:
-        return stream.read(_MOST_BYTES + 1)
 
 
 def _path(value: object) -> str | None:
@@ -186,11 +182,6 @@ def find_file(path: str, folder: str) -> Path | None:
     return next((found for found in _places(path, folder) if answers(found, Path.is_file)), None)
 
 
-def find_folder(path: str, folder: str) -> Path | None:
-    """The folder, looked for as a file is."""
-    return next((found for found in _places(path, folder) if answers(found, Path.is_dir)), None)
-
-
 def _places(path: str, folder: str) -> list[Path]:
     data = os.environ.get(DATA)
     return [Path(start) / expanded(path) for start in (folder, data) if start]
@@ -263,22 +254,20 @@ def _assigned(text: str) -> dict[str, Wording]:
 
 
 def _single(text: str, form: Literal["braces", "jinja"]) -> Wording:
-    """One template; where it has chat mark-up, its system and its user turn."""
-    turns = dict(_chat_turns(text))
-    if "user" in turns:
-        return Wording(user=turns["user"], system=turns.get("system", ""), form=form)
-    return Wording(user=text, form=form)
+    """One template; where it has chat mark-up, its system and its user turn.
 
-
-def _chat_turns(text: str) -> Iterator[tuple[str, str]]:
-    """Yield role and text of each turn of chat mark-up; one that never ends is none."""
-    at = 0
+    A turn that never ends is none.
+    """
+    turns, at = dict[str, str](), 0
     while (start := _TURN_START.search(text, at)) is not None:
         end = text.find(_TURN_END, start.end())
         if end < 0:
-            return
-        yield start.group(1), text[start.end() : end].removesuffix("\n")
+            break
+        turns[start.group(1)] = text[start.end() : end].removesuffix("\n")
         at = end + len(_TURN_END)
+    if "user" in turns:
+        return Wording(user=turns["user"], system=turns.get("system", ""), form=form)
+    return Wording(user=text, form=form)
 
 
 # AlignBench's dimensions, by type of question, from its own folder `config`.
@@ -319,7 +308,8 @@ class Dimensions(BaseModel):
 def _dimensions(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a recipe holds)
     if not isinstance(value, str):
         return value
-    folder = find_folder(value, (info.context or {}).get("folder", "."))
+    places = _places(value, (info.context or {}).get("folder", "."))
+    folder = next((place for place in places if answers(place, Path.is_dir)), None)
     if folder is None:
         raise ValueError(f"there is no folder {value!r}; it is `config` in THUDM/AlignBench")
     return {field: _json(folder / name) for field, name in _ALIGN_BENCH.items()}

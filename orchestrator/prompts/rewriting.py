@@ -9,7 +9,6 @@ not permit keeping the answer. `compact` is what the models bundled with this pr
 on.
 """
 
-import re
 from typing import Final
 
 from orchestrator.prompts.compact import REWRITE
@@ -77,11 +76,4 @@ MARKERS: Final = {
     ),
     "compact": ("task:", "answer:"),
 }
-"""Texts besides those of `markers_of` that show that a rewriting took over a part of its prompt."""
-
-
-def markers_of(template: str) -> tuple[str, ...]:
-    """Return texts between two `#` on one line of a template, lower case."""
-    return tuple(
-        dict.fromkeys(found.lower() for found in re.findall(r"#[^#\n{}]{1,80}#", template))
-    )
+"""Texts besides those between two `#` that show that a rewriting took over a part of its prompt."""

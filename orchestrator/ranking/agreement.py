@@ -88,14 +88,14 @@ def agreement_table(
             continue
         same = raw_agreement(given[one], given[two], prompts, confidence_level)
         kappa = cohen_kappa(given[one], given[two], prompts, confidence_level)
-        alpha = krippendorff_alpha(both, prompts, "ordinal", confidence_level)
+        alpha = krippendorff_alpha(both, prompts, confidence_level)
         cells = [without_n(measured(found)) for found in (kappa, alpha)]
         lines.append([one, two, n, measured(same), *cells])
     said = [_NOTE, *notes]
     if len(judges) > 2 and lines:
         ratings = np.stack([given[judge] for judge in judges], axis=1)
         n = int(((~np.isnan(ratings)).sum(axis=1) >= 2).sum())
-        alpha = krippendorff_alpha(ratings, prompts, "ordinal", confidence_level)
+        alpha = krippendorff_alpha(ratings, prompts, confidence_level)
         lines.append([f"all {len(judges)}", "", n, None, None, without_n(measured(alpha))])
         by_all = ratings[~np.isnan(ratings).any(axis=1)]
         of_all = prompts[~np.isnan(ratings).any(axis=1)]

@@ -116,7 +116,12 @@ def analyse_ranking(
 def with_trust(found: RankingAnalysis, trust: tuple[Trust, ...]) -> RankingAnalysis:
     """Return the ranking with the verdict on its judges; no order unless all are trusted."""
     found = replace(found, trust=trust, caution=not_known_yet(trust))
-    warning = _nothing_judged(found) or no_ranking(trust)
+    warning = no_ranking(trust)
+    if found.failures and not found.n_judged:
+        # Why there is no judgment need not be the judge.
+        main, n_units = found.failures[0], found.n_units
+        said = f"No ranking: {n_units:,} of {n_units:,} judgments are missing"
+        warning = f"{said}, {main.n:,} of them by {main.cause}: {main.message}".rstrip(": ")
     if not (warning or found.caution):
         return found
     found = with_decisions(found, lambda _: False)
@@ -128,18 +133,6 @@ def with_trust(found: RankingAnalysis, trust: tuple[Trust, ...]) -> RankingAnaly
             replace(part, ratings=_ranked_by((), part.ratings)) for part in found.categories
         ),
     )
-
-
-def _nothing_judged(found: RankingAnalysis) -> str:
-    """The sentence on a ranking without a judgment: why there is none, which need not be the judge.
-
-    Empty where there are some, or nothing was to be judged.
-    """
-    if found.n_judged or not found.failures:
-        return ""
-    main, n_units = found.failures[0], found.n_units
-    said = f"No ranking: {n_units:,} of {n_units:,} judgments are missing"
-    return f"{said}, {main.n:,} of them by {main.cause}: {main.message}".rstrip(": ")
 
 
 def with_decisions(found: RankingAnalysis, is_apart: Callable[[Pair], bool]) -> RankingAnalysis:
@@ -286,7 +279,7 @@ def _categories(table: Table, confidence_level: float) -> tuple[CategoryRatings,
         return ()
     found = []
     for name in names:
-        part = table.of_category(name)
+        part = table.where("category", name, table.categories)
         sums = part.sums(part.used["prefer_a"])
         rated = rate(sums, part.models, confidence_level=confidence_level)
         found.append(

@@ -17,7 +17,6 @@ from orchestrator.numbers import finite
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.means import (
-    PairedDifference,
     clustered_mean,
     decided_together,
     paired_difference,
@@ -211,10 +210,13 @@ def _pairs(
     `means` have shape (M, points), nan where missing; `clusters` (points,).
     """
     reach = difference_ends(ends, ends)
-    found = [
-        _upwards(means, first, second, clusters, reach)
-        for first, second in combinations(range(len(models)), 2)
-    ]
+    found = []
+    for higher, lower in combinations(range(len(models)), 2):
+        gap = paired_difference(means[lower], means[higher], clusters, reach)
+        if gap.value < 0.0:
+            higher, lower = lower, higher
+            gap = paired_difference(means[lower], means[higher], clusters, reach)
+        found.append((higher, lower, gap))
     together = decided_together([one for _, _, one in found], level)
     for (higher, lower, _), decided in zip(found, together, strict=True):
         yield ModelPair(
@@ -226,16 +228,6 @@ def _pairs(
             resolvable=decided.is_resolved,
             level=finite(decided.level),
         )
-
-
-def _upwards(
-    means: Floats, first: int, second: int, clusters: Ints, ends: tuple[float, float] | None
-) -> tuple[int, int, PairedDifference]:
-    """Return the model that is higher on the points of both, the other, and the difference."""
-    found = paired_difference(means[second], means[first], clusters, ends)
-    if found.value < 0.0:
-        return second, first, paired_difference(means[first], means[second], clusters, ends)
-    return first, second, found
 
 
 def _named(column: pl.Series) -> tuple[list[str], Ints]:

@@ -83,12 +83,6 @@ def fingerprint(text: str) -> str | None:
     return hashlib.sha256(letters.encode(errors="backslashreplace")).hexdigest()[:16]
 
 
-def fingerprints(row: Mapping[str, object]) -> dict[str, str]:
-    """Return the fingerprints of the texts of a sheet's row, by column."""
-    texts = {name: str(value) for name, value in row.items() if name not in (CODE, LABEL)}
-    return {name: found for name, text in texts.items() if (found := fingerprint(text))}
-
-
 def check_sheet(rows: Rows, codes: Sequence[str | None], key: Mapping[str, KeyRow]) -> None:
     """Refuse a sheet whose texts moved to other codes, or that lacks rows.
 
@@ -119,31 +113,6 @@ def check_sheet(rows: Rows, codes: Sequence[str | None], key: Mapping[str, KeyRo
                 "nobody labelled it",
             )
     faults.check()
-
-
-def left_out(key: Mapping[str, KeyRow], labelled: Sequence[str]) -> list[str]:
-    """Return the codes without a label that were drawn before the last one that has one.
-
-    The rows were drawn in random order, so that any number of the first ones is a random choice.
-    """
-    done = set(labelled)
-    last = max((place for place, code in enumerate(key) if code in done), default=-1)
-    return [code for code in islice(key, last + 1) if code not in done]
-
-
-def open_key(path: Path) -> Rows:
-    """Open the key file of a file of labels.
-
-    Raises:
-        DatasetError: If there is none.
-    """
-    key = key_path(path)
-    if not key.is_file():
-        raise DatasetError(
-            f"{path.name}: the column 'code' needs the key file {key.name} beside it; copy it "
-            "there, under that name"
-        )
-    return open_rows(key, key.name)
 
 
 TIE: Final = "tie"
@@ -236,11 +205,16 @@ def read_human_labels(
 def skipped_rows(path: Path, labels: Collection[Label]) -> list[str]:
     """Return the codes of a sheet that people passed over, in the order in which they were drawn.
 
+    They have no label and stand before the last row that has one: the rows were drawn in random
+    order, so that any number of the first ones is a random choice.
+
     Raises:
         DatasetError: See `read_key`.
     """
-    codes = [one.code for one in labels if one.code]
-    return left_out(read_key(path), codes) if codes else []
+    done = {one.code for one in labels if one.code}
+    codes = list(read_key(path)) if done else []
+    last = max((place for place, code in enumerate(codes) if code in done), default=-1)
+    return [code for code in codes[: last + 1] if code not in done]
 
 
 def read_key(path: Path) -> dict[str, KeyRow]:
@@ -249,7 +223,13 @@ def read_key(path: Path) -> dict[str, KeyRow]:
     Raises:
         DatasetError: If there is no key file, or with each of its rows that is wrong.
     """
-    rows = open_key(path)
+    key = key_path(path)
+    if not key.is_file():
+        raise DatasetError(
+            f"{path.name}: the column 'code' needs the key file {key.name} beside it; copy it "
+            "there, under that name"
+        )
+    rows = open_rows(key, key.name)
     faults, found = Faults(), dict[str, KeyRow]()
     for index in range(len(rows)):
         row, where = rows.row(index), rows.where(index)
@@ -337,19 +317,15 @@ def _pair(given: str, models: tuple[str, ...]) -> float:
 
 
 def _number(given: str, scale: tuple[float, float] | None) -> float:
-    value = _float(given)
+    try:
+        value = float(given)
+    except ValueError:
+        value = math.nan
     if not math.isfinite(value):
         raise ValueError(f"the label must be a number, not {given!r:.40}")
     if scale is not None and not scale[0] <= value <= scale[1]:
         raise ValueError(f"the label {given} is not on the scale from {scale[0]:g} to {scale[1]:g}")
     return value
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def _text(row: Mapping[str, object], name: str) -> str | None:

@@ -133,7 +133,7 @@ class Table:
         """The rows of a judge; models are those that it has met."""
         if self.judges == (judge,):
             return self
-        found = self._where("judge", judge, self.judges)
+        found = self.where("judge", judge, self.judges)
         codes = np.concatenate([found.used["model_a"], found.used["model_b"]])
         named = {self.models[code] for code in np.unique(codes)}
         for side in ("model_a", "model_b"):
@@ -144,11 +144,8 @@ class Table:
         judges = (judge,) if found.n_judged or len(found.missing) else ()
         return replace(found, used={**found.used, **again}, models=models, judges=judges)
 
-    def of_category(self, category: str) -> "Table":
-        """The rows of a category."""
-        return self._where("category", category, self.categories)
-
-    def _where(self, column: str, name: str, names: tuple[str, ...]) -> "Table":
+    def where(self, column: str, name: str, names: tuple[str, ...]) -> "Table":
+        """The rows with a name in a column; the names of all rows are numbered in this order."""
         code = names.index(name) if name in names else -2
         chosen = self.used[column] == code
         return replace(
@@ -288,15 +285,16 @@ def order_decisions(rows: pl.DataFrame, order: str) -> Floats:
     """Return the decision of each row in one order: 1 for A, -1 for B, 0 for a tie.
 
     It is the likeliest verdict; of a row without a distribution, the side that it prefers. `order`
-    is `p_ab` or `p_ba`; levels run from A to B.
+    is `p_ab` or `p_ba`; levels run from A to B, and an even number of them has none for a tie.
     """
-    levels = pl.col(order)
-    half = levels.list.len() // 2
+    levels, name = pl.col(order), order.replace("p", "prefer_a", 1)
+    half, is_odd = levels.list.len() // 2, levels.list.len() % 2 == 1
+    side = pl.col(name) if name in rows.columns else pl.lit(None)
     masses = rows.select(
         levels.list.head(half).list.sum().alias("better"),
-        levels.list.get(half, null_on_oob=True).alias("tie"),
+        pl.when(is_odd).then(levels.list.get(half, null_on_oob=True)).otherwise(0.0).alias("tie"),
         levels.list.tail(half).list.sum().alias("worse"),
-        (pl.col(order.replace("p", "prefer_a", 1)).cast(pl.Float64) - 0.5).alias("preferred"),
+        (side.cast(pl.Float64) - 0.5).alias("preferred"),
     )
     better, tie, worse, preferred = (
         masses[name].to_numpy().astype(np.float64) for name in masses.columns

@@ -140,7 +140,12 @@ def _of_answers(context: Context, config: Config, labels: Sequence[Label]) -> La
 def _of_pairs(
     context: Context, config: "Config | Selective", labels: Sequence[Label]
 ) -> LabelledRows:
-    source = _judging(context, config.method)
+    sources = [source for source in context.sources if is_judging(source.method)]
+    if config.method is not None:
+        sources = [source_of(context, config.method)]
+    if not sources or not is_judging(sources[0].method):
+        raise UsageError(f"{context.name}: the labels are of pairs, but no judge compares them")
+    source = sources[0]
     judge = config.judge if isinstance(config, Selective) else None
     points = judged_pairs(context, source, judge).with_columns(
         of=pl.format("{} against {}", "first", "second")
@@ -188,15 +193,6 @@ def judged_pairs(context: Context, source: Source, judge: str | None = None) -> 
         .group_by("item", *OVER, "turn", "first", "second", maintain_order=True)
         .agg(pl.col("score", "coverage", "orders").mean(), pl.col("same_text").any())
     )
-
-
-def _judging(context: Context, name: str | None) -> Source:
-    sources = [source for source in context.sources if is_judging(source.method)]
-    if name is not None:
-        sources = [source_of(context, name)]
-    if not sources or not is_judging(sources[0].method):
-        raise UsageError(f"{context.name}: the labels are of pairs, but no judge compares them")
-    return sources[0]
 
 
 def _joined(

@@ -30,7 +30,7 @@ from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.correlation import Correlation, correlate
-from orchestrator.statistics.resampling import JACKKNIFE, Resampling, bootstrapped
+from orchestrator.statistics.resampling import JACKKNIFE, bootstrapped
 from orchestrator.tables import (
     Cell,
     Column,
@@ -129,24 +129,6 @@ def packed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
         code *= own.max(initial=0) + np.uint64(1)
         code += own
     return pl.Series(code).shrink_dtype()
-
-
-def collect(context: Context, wanted: Sequence[ScoreRef]) -> list[Score]:
-    """The scores that are asked for; every score of every method where none is.
-
-    Raises:
-        UsageError: If there is no such method or column.
-    """
-    if not wanted:
-        return [
-            score(context, source, column) for source in context.sources for column in source.scores
-        ]
-    found = []
-    for ref in wanted:
-        source = source_of(context, ref.method)
-        columns = [ref.column] if ref.column is not None else list(source.scores)
-        found += [score(context, source, column) for column in columns]
-    return found
 
 
 def source_of(context: Context, name: str) -> Source:
@@ -452,7 +434,7 @@ class Estimates:
                 known["value"].to_numpy().astype(np.float64),
                 codes(known[CLUSTER]) if len(known) else np.zeros(0, np.int64),
                 self._statistic.of,
-                Resampling(context.n_resamples, context.rng(), context.confidence_level),
+                context.resampling(),
             )
             missing = len(rows) - len(known)
             lines.append([str(model), without_n(measured(found)), len(known), missing])

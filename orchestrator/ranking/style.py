@@ -75,29 +75,24 @@ def equal_style(context: Context, source: Source) -> list[Table]:
     Raises:
         UsageError: If no pair of answers was judged, or none of their texts is in the run.
     """
-    judged = _judged(context, source)
+    styles = styles_of(context, source)
+    rows = judged_rows(context, source, _READ, as_categories=True)
+    if rows.is_empty() or (found := preferences(rows)).rows.is_empty():
+        raise UsageError(f"{context.name}: {source.name!r} has no judged pair of answers")
+    kept = with_style(found, styles)
+    if kept.rows.is_empty():
+        raise UsageError(f"{context.name}: the run has no texts of the answers that were judged")
+    judged = controllable(kept)
+    if n_lacking := len(found.rows) - len(kept.rows):
+        note = f"{n_lacking:,} pairs are left out: the run lacks an answer"
+        judged = replace(judged, notes=(note, *judged.notes))
+    del styles, rows, found, kept
     plain = fit_style(replace(judged.pairs, features=judged.pairs.features[:, :0]))
     controlled = fit_style(judged.pairs)
     tables = [_ratings(source.name, judged, plain, controlled, context)]
     if controlled is not None and judged.features:
         tables.append(_effects(judged, controlled, context))
     return tables
-
-
-def _judged(context: Context, source: Source) -> Styled:
-    styles = styles_of(context, source)
-    judged = judged_rows(context, source, _READ, as_categories=True)
-    if judged.is_empty() or (found := preferences(judged)).rows.is_empty():
-        raise UsageError(f"{context.name}: {source.name!r} has no judged pair of answers")
-    kept = with_style(found, styles)
-    if kept.rows.is_empty():
-        raise UsageError(f"{context.name}: the run has no texts of the answers that were judged")
-    result = controllable(kept)
-    if len(kept.rows) == len(found.rows):
-        return result
-    n_lacking = len(found.rows) - len(kept.rows)
-    note = f"{n_lacking:,} pairs are left out: the run lacks an answer"
-    return replace(result, notes=(note, *result.notes))
 
 
 def with_style(found: Preferences, styles: pl.DataFrame) -> Preferences:
@@ -120,7 +115,11 @@ def with_style(found: Preferences, styles: pl.DataFrame) -> Preferences:
 
 def controllable(found: Preferences) -> Styled:
     """Return the pairs with finite ratings, and the features whose effect can be fitted."""
-    found, alone = _connected(found)
+    sides = found.sides()
+    placed = fit_bradley_terry(sides.sums(found.values(SOFT)).win_matrix).anchored
+    alone = [name for name, there in zip(found.models(), placed, strict=True) if not there]
+    inside = pl.Series(placed[sides.first] & placed[sides.second])
+    found = replace(found, rows=found.rows.filter(inside))
     notes = [f"left out, as they have no finite rating: {', '.join(alone)}"] if alone else []
     sides, names = found.sides(), np.array(FEATURES)
     pairs = StyledPairs(
@@ -166,16 +165,6 @@ def styles_of(context: Context, source: Source) -> pl.DataFrame:
         raise UsageError(f"{context.name}: the run has no answers")
     found = answers_behind(pl.concat(parts), source.name)
     return found.unique(_KEYS, maintain_order=True).select(*_KEYS, *FEATURES)
-
-
-def _connected(found: Preferences) -> tuple[Preferences, list[str]]:
-    """Return the pairs of models that have a finite rating without style, and the other models."""
-    sides = found.sides()
-    wins = sides.sums(found.values(SOFT)).win_matrix
-    placed = fit_bradley_terry(wins).anchored
-    inside = placed[sides.first] & placed[sides.second]
-    alone = [name for name, there in zip(found.models(), placed, strict=True) if not there]
-    return replace(found, rows=found.rows.filter(pl.Series(inside))), alone
 
 
 def _differences(rows: pl.DataFrame) -> Floats:

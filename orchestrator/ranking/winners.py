@@ -1,7 +1,7 @@
 """The better of two answers by references, the dataset or labels, and judges held to it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from orchestrator.statistics.judgments import Calibration, calibration
 from orchestrator.tables import Cell, Table, make_table, measured, table_columns
 
 TIE: Final = "tie"
+CALIBRATED: Final = (*UNIT, SOFT)
 TRUTH: Final = "truth"
 """Column of judged pairs that says whose answer is better."""
 _SIDES: Final = {
@@ -44,7 +45,7 @@ class JudgedWinner(Settings):
 
 
 def judging_sources(context: Context, methods: Sequence[str]) -> Sequence[Source]:
-    """The judging methods that an analysis with `JudgedWinner` settings is about.
+    """The judging methods of these names, all where there are none.
 
     Raises:
         UsageError: If there is none, or one that is named gives no preferences.
@@ -267,16 +268,11 @@ class Calibrated:
     prompts: str
 
 
-def calibrated(context: Context, sources: Sequence[Source], winner: Winner) -> Iterator[Calibrated]:
-    """The calibration of each judge of each source.
-
-    Raises:
-        UsageError: If it is known of no pair of a source who is better.
-    """
-    for one in judged(context, sources, winner, (*UNIT, SOFT)):
-        pairs, level = one.known.pairs, context.confidence_level
-        truth = 0.5 + 0.5 * one.known.truth
-        found = calibration(pairs.values(SOFT), truth, pairs.prompts(), level)
+def calibrated(settings: Iterable[Judged], confidence_level: float) -> Iterator[Calibrated]:
+    """The calibration of each judge of each method, of the columns `CALIBRATED` of its pairs."""
+    for one in settings:
+        pairs, truth = one.known.pairs, 0.5 + 0.5 * one.known.truth
+        found = calibration(pairs.values(SOFT), truth, pairs.prompts(), confidence_level)
         name = f"{one.judge} ({one.source.name})" if one.judge else one.source.name
         yield Calibrated(name, found, prompt_words(pairs.rows))
 

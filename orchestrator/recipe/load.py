@@ -235,7 +235,7 @@ class _Loading:
             self._plugs.made(plugins.ANALYSES, entry, ("analyses", index))
             for index, entry in enumerate(entries if isinstance(entries, list) else ())
         ]
-        analyses = [analysis for analysis in found if analysis is not None]
+        analyses = [PluginRef(one[0], one[1].config) for one in found if one is not None]
         statistics = StatisticsSettings() if checked is None else checked.statistics
         statistics = self._statistics(statistics, methods)
         reuse = [] if checked is None else self._reuse(checked.reuse)
@@ -302,11 +302,11 @@ class _Loading:
         found = []
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             path = ("methods", index)
-            method = self._plugs.method(entry, path)
+            made = self._plugs.made(plugins.METHODS, entry, path)
             if isinstance(entry, Mapping) and isinstance(models, Mapping):
                 self._check_roles(entry, path, models)
-            if method is not None:
-                found.append(method)
+            if made is not None:
+                found.append(method := MethodRef(*made))
                 # Methods may share a frame if its columns, and their roles, are the same
                 plugin = type(method.method)
                 frame = frame_of(plugin, method.kind)
@@ -334,11 +334,11 @@ class _Loading:
         found = []
         for index, entry in enumerate(settings.of):
             path = ("statistics", "of", index)
-            one = self._plugs.made(plugins.STATISTICS, entry, path)
-            if one is None:
+            made = self._plugs.made(plugins.STATISTICS, entry, path)
+            if made is None:
                 continue
-            found.append(one.resolved())
-            config: Any = one.config
+            found.append(PluginRef(made[0], made[1].config).resolved())
+            config: Any = made[1].config
             method = known.get(config.method)
             if method is None:
                 message = f"unknown method {config.method!r}{nearest(config.method, known)}"

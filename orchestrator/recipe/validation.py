@@ -20,7 +20,6 @@ from orchestrator.plugins.permission import how_to_permit
 from orchestrator.recipe.faults import about, from_pydantic
 from orchestrator.recipe.schema import (
     Limits,
-    MethodRef,
     ModelEntry,
     ModelSpec,
     PluginRef,
@@ -72,23 +71,13 @@ class Plugs:
         named = self._kind(family, value, path)
         return None if named is None else self.ref(family, *named, path)
 
-    def method(self, value: object, path: KeyPath) -> MethodRef | None:
-        """A method with its settings, from a mapping of `kind` and the kind's settings."""
-        made = self._plugin(plugins.METHODS, value, path)
-        return None if made is None else MethodRef(*made)
-
-    def made(self, family: str, value: object, path: KeyPath) -> PluginRef | None:
-        """A plug-in that its settings make, from a mapping of `kind` and the kind's settings."""
-        made = self._plugin(family, value, path)
-        return None if made is None else PluginRef(made[0], made[1].config)
-
     def _found(self, kind: str) -> str:
         """A kind, the path of a file made absolute, so that a run finds it from any folder."""
         if not by_path.is_file(kind):
             return kind
         return by_path.absolute(kind, self._context["folder"])
 
-    def _plugin(self, family: str, value: object, path: KeyPath) -> tuple[str, Any] | None:
+    def made(self, family: str, value: object, path: KeyPath) -> tuple[str, Any] | None:
         """A kind and its plug-in, from a mapping of `kind` and the kind's settings."""
         named = self._kind(family, value, path)
         if named is None:

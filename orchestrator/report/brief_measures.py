@@ -10,7 +10,8 @@ import msgspec
 from orchestrator import numbers
 from orchestrator.ranking.cells import without_n
 from orchestrator.report.questions import Check, Question, Standing, State, no_order_yet, of_judge
-from orchestrator.report.words import Name, Part, Phrase, Quote, Tested, names, pairs_apart, phrase
+from orchestrator.report.words import Name, Part, Phrase, Quote, names, pairs_apart, phrase
+from orchestrator.statistics.ranking import Pair
 from orchestrator.statistics.results import APPROXIMATE_BELOW, MISSED
 from orchestrator.statistics.trust import Trust, Trusts, not_known_yet
 from orchestrator.tables import Cell, Column, Comparison, Measured, Table, cell_text, doubts
@@ -134,16 +135,16 @@ def _pairs(rows: Sequence[_Row], compared: Comparison | None, sign: int) -> _Pai
     if compared is None:
         return _by_intervals(rows, sign)
     tested = [
-        Tested(above, below, one.p_value, one.resolvable)
+        Pair(better, worse, None, None, None, one.p_value, one.adjusted_p, one.resolvable)
         for one in compared.pairs
-        for above, below in [(one.higher, one.lower)[::sign]]
+        for better, worse in [(one.higher, one.lower)[::sign]]
     ]
     says = pairs_apart(tested, compared.confidence_level)
     if len(tested) > 1:
         says = phrase(says, " Pairs are compared on the same prompts, Holm-adjusted.")
     elif tested:
         says = phrase(says, " They are compared on the same prompts.")
-    apart = frozenset((one.above, one.below) for one in tested if one.resolvable)
+    apart = frozenset((one.better, one.worse) for one in tested if one.resolvable)
     return len(tested), apart, says
 
 

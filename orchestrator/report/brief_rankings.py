@@ -238,7 +238,7 @@ def _won(analysis: RankingAnalysis, model: str, other: str) -> str:
     # Of more models the interval is for these two alone, and would not say what all pairs say.
     ends = numbers.bounds(low, high, low_open=False, high_open=False)
     alone = (math.nan, math.nan) if len(wins.models) > 2 else ends
-    return numbers.whole_percent_with_interval(value, *alone)
+    return numbers.percent(value, *alone, decimals=0)
 
 
 def _checks(
@@ -274,8 +274,8 @@ def _of_judges(analysis: RankingAnalysis) -> Iterator[Check]:
     yield from of_coverage(analysis.coverage)
     if (position := analysis.position) is not None:
         same, bias = position.consistency, position.bias
-        shown = numbers.percent_with_interval(same.value, *same.ends)
-        signed = numbers.signed_percent_with_interval(bias.value, *bias.ends)
+        shown = numbers.percent(same.value, *same.ends)
+        signed = numbers.signed_percent(bias.value, *bias.ends)
         text = (
             "no two different answers to see it by."
             if math.isnan(same.value)

@@ -158,7 +158,7 @@ def of_judge(trust: Trust) -> Iterator[Check]:
     """Yield what the rows of a judge without a ranking say of it."""
     yield from of_coverage(trust.coverage)
     if trust.n_decided:
-        shown = numbers.percent_with_interval(trust.flips.value, *trust.flips.ends)
+        shown = numbers.percent(trust.flips.value, *trust.flips.ends)
         pairs = numbers.counted(trust.n_decided, "pair")
         text = f"the winner flips with the order in {shown} of {pairs} decided in both orders."
         yield Check("order", phrase(text), trust.verdict != "trusted")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,17 @@ from orchestrator.statistics.results import APPROXIMATE_BELOW, MISSED
 
 # Names that a sentence lists before it counts the rest.
 _MOST_NAMES: Final = 4
+
+
+# What reports call the columns of scores, where that is not their name with spaces.
+_SCORES: Final = {"prefer_a": "P(A better)", "mean_logprob": "mean log-prob"}
+
+
+def score(name: str) -> str:
+    """Return a score in words: that of a column, or of `METHOD.COLUMN`."""
+    method, _, column = name.rpartition(".")
+    said = _SCORES.get(column, column.replace("_", " "))
+    return f"{method}: {said}" if method else said
 
 
 class Name(msgspec.Struct, frozen=True):
@@ -113,27 +124,10 @@ def told_apart(analysis: RankingAnalysis) -> Phrase:
         return phrase(
             "Not resolvable yet: trust in the judge is open. The order of the rows is not a result."
         )
-    tested = [Tested(one.better, one.worse, one.p_value, one.resolvable) for one in analysis.pairs]
-    return pairs_apart(tested, analysis.confidence_level)
+    return pairs_apart(analysis.pairs, analysis.confidence_level)
 
 
-class Tested(NamedTuple):
-    """Two models and the test of their difference.
-
-    Attributes:
-        above: Name of the better one.
-        below: Name of the other.
-        p_value: Of no difference, for this pair alone; None where there is none.
-        resolvable: Whether they can be told apart among all pairs.
-    """
-
-    above: str
-    below: str
-    p_value: float | None
-    resolvable: bool
-
-
-def pairs_apart(pairs: Sequence[Tested], confidence_level: float) -> Phrase:
+def pairs_apart(pairs: Sequence[Pair], confidence_level: float) -> Phrase:
     """State the pairs that can be told apart; empty for no pairs.
 
     Args:
@@ -161,7 +155,7 @@ def pairs_apart(pairs: Sequence[Tested], confidence_level: float) -> Phrase:
     return phrase(f"{start}: ", _listed(apart, "over"), ".")
 
 
-def _none_apart(pairs: Sequence[Tested], level: float) -> str:
+def _none_apart(pairs: Sequence[Pair], level: float) -> str:
     """Say that no pair is resolvable, and how many pairs would be if each stood alone."""
     models = "the two models cannot" if len(pairs) == 1 else "no two models can"
     alone = sum(pair.p_value is not None and pair.p_value < level for pair in pairs)
@@ -174,11 +168,11 @@ def _none_apart(pairs: Sequence[Tested], level: float) -> str:
     )
 
 
-def _listed(pairs: Sequence[Tested], word: str) -> list[Part]:
+def _listed(pairs: Sequence[Pair], word: str) -> list[Part]:
     """`a over c, d; b over d`, the first of many pairs."""
     below: dict[str, list[str]] = {}
     for pair in pairs[:_MOST_PAIRS]:
-        below.setdefault(pair.above, []).append(pair.below)
+        below.setdefault(pair.better, []).append(pair.worse)
     parts: list[Part] = []
     for above, others in below.items():
         parts += ["; "] if parts else []

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import uvloop
 
@@ -50,18 +50,25 @@ class Stop:
         self.count += 1
 
 
-Work = Callable[[Stop], Coroutine[Any, Any, T]]
+Work = Coroutine[Any, Any, T]
 
 _STOP: Final[contextvars.ContextVar[Stop]] = contextvars.ContextVar("stop")
 """Of the call in this thread, where another thread may request one (`in_thread`)."""
 
 
-def run_to_end(work: Work[T]) -> T:
-    """Return the result of a coroutine when it has ended.
+class ToEnd(Protocol):
+    """A function that runs a coroutine, and returns its result when it has ended."""
+
+    def __call__(self, work: Work[T], /) -> T:
+        """Return the result."""
+
+
+@contextlib.contextmanager
+def event_loop() -> Iterator[tuple[ToEnd, Stop]]:
+    """Yield what runs a coroutine to its end, and the stop that another thread may request.
 
     In a notebook an event loop already runs in this thread, and no second one can. Then the work
-    runs in a thread of its own, which gets no signals: SIGINT here requests the stop. `work` makes
-    the coroutine, and is passed the stop that another thread may request.
+    runs in a thread of its own, which gets no signals: SIGINT here requests the stop.
     """
     stop = _STOP.get(None) or Stop()
     is_alone = False
@@ -70,14 +77,32 @@ def run_to_end(work: Work[T]) -> T:
     except RuntimeError:
         is_alone = True
     if is_alone:
-        return _run(work, stop)
+        try:
+            with _rare_collection(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                yield runner.run, stop
+        except (asyncio.CancelledError, RuntimeError) as error:
+            # Who waits for a call asks it to stop and cancels nothing in this loop.
+            if isinstance(error, RuntimeError) and not str(error).startswith("Event loop stopped"):
+                raise
+            raise OrchestratorError(CANCELLED) from error
+        return
+
     with ThreadPoolExecutor(1, "orchestrator") as pool, _requesting(stop):
-        # Two runs at once are told apart by the context.
-        future = pool.submit(contextvars.copy_context().run, _run, work, stop)
-        while not future.done():
-            # Not for ever: a signal may reach another thread, and then wakes nobody here.
-            wait([future], _LOOK_S)
-        return future.result()
+
+        def beside(work: Work[T]) -> T:
+            # Two runs at once are told apart by the context.
+            future = pool.submit(contextvars.copy_context().run, _in_this_thread, work)
+            while not future.done():
+                # Not for ever: a signal may reach another thread, and then wakes nobody here.
+                wait([future], _LOOK_S)
+            return future.result()
+
+        yield beside, stop
+
+
+def _in_this_thread(work: Work[T]) -> T:
+    with event_loop() as (to_end, _):
+        return to_end(work)
 
 
 async def in_thread(work: Callable[[], T]) -> T:
@@ -149,17 +174,6 @@ def _requesting(stop: Stop) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _run(work: Work[T], stop: Stop) -> T:
-    try:
-        with _rare_collection(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(work(stop))
-    except (asyncio.CancelledError, RuntimeError) as error:
-        # Who waits for a call asks it to stop and cancels nothing in this loop.
-        if isinstance(error, RuntimeError) and not str(error).startswith("Event loop stopped"):
-            raise
-        raise OrchestratorError(CANCELLED) from error
 
 
 _lock = threading.Lock()

@@ -23,7 +23,7 @@ from orchestrator.runner.event_loop import (
     CANCELLED,
     Stop,
     deferred_interrupts,
-    run_to_end,
+    event_loop,
     unwrapped,
 )
 from orchestrator.runner.interface.checking import directory_of, loaded_recipe, prepared_recipe
@@ -36,6 +36,7 @@ from orchestrator.runner.planning.reuse import copies_of, open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.planning.stopping import remember_not_needed
 from orchestrator.runner.results.stored import counted, failed_units, keep_items, missing_notes
+from orchestrator.runner.servers.connections import warn_of_missing_keys
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.machine import raise_file_limit
 from orchestrator.runner.servers.placement import Waves
@@ -208,8 +209,8 @@ def _in_directory(
         if opened.n_left:
             shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))
             try:
-                sending = partial(_send, prepared, opened, directory, store, shown, call)
-                ended = run_to_end(sending)
+                with event_loop() as (to_end, stop):
+                    ended = to_end(_send(prepared, opened, directory, store, shown, call, stop))
             finally:
                 shown.stop()
         else:
@@ -257,7 +258,8 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
         prepared, opened, store, core, budget, fleet, limits, waves, run_dir=directory.path
     )
     fleet.listener = session
-    fleet.warn_of_missing_keys()
+    # Not only when the first request of a judge needs one.
+    warn_of_missing_keys(prepared.models[name] for name in prepared.identities)
     raise_file_limit()
     interrupts = Interrupts(session, stop)
 

@@ -49,12 +49,6 @@ class Ranking(msgspec.Struct, frozen=True):
     high: float
     of_pairs: bool
 
-    @property
-    def n_slots(self) -> int:
-        """Values on each item: one a pair, or one a model."""
-        n = len(self.models)
-        return math.comb(n, 2) if self.of_pairs else n
-
 
 class Slot(msgspec.Struct, frozen=True):
     """The destination of a combination's value: a ranking, and a pair or a model in it.
@@ -184,9 +178,9 @@ class Blocks:
         self.layout = rule.layout()
         self.not_needed = np.zeros(len(rule.slots), dtype=np.int64)
         self._units = np.frombuffer(ended, np.uint8).reshape(rule.n_items, len(rule.slots))
-        self._values = [
-            np.full((rule.n_items, ranking.n_slots), np.nan) for ranking in rule.rankings
-        ]
+        # On each item one value a pair, or one a model.
+        n_values = [math.comb(len(one.models), 2 if one.of_pairs else 1) for one in rule.rankings]
+        self._values = [np.full((rule.n_items, n), np.nan) for n in n_values]
         self._deciding = np.array([slot is not None for slot in rule.slots])
         self._n_left: list[int] = []
         self._n_ended = 0

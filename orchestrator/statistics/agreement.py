@@ -23,8 +23,6 @@ from orchestrator.statistics.resampling import (
 )
 from orchestrator.statistics.results import Estimate, checked_level
 
-Measurement = Literal["nominal", "ordinal", "interval"]
-
 METHOD: Final = "jackknife over prompts on the arcsine scale, t quantile"
 
 ENUMERATED_MODELS: Final = 8
@@ -100,21 +98,15 @@ def fleiss_kappa(counts: Floats, prompts: Ints, confidence_level: float = 0.95) 
     return _estimate(parts, parts[:, 1], _fleiss, confidence_level)
 
 
-def krippendorff_alpha(
-    ratings: Floats,
-    prompts: Ints,
-    measurement: Measurement = "nominal",
-    confidence_level: float = 0.95,
-) -> Estimate:
-    """Krippendorff's alpha of any number of raters: 1 - observed / expected disagreement of pairs.
+def krippendorff_alpha(ratings: Floats, prompts: Ints, confidence_level: float = 0.95) -> Estimate:
+    """Krippendorff's ordinal alpha of any number of raters: 1 - observed / expected disagreement.
 
     Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"; Hayes and Krippendorff
     2007, doi:10.1080/19312450709336664. Items with fewer than two ratings say nothing of agreement
     and are left out. Alpha is undefined where all ratings are equal, as then no disagreement is
     expected by chance. Interval over prompts. `ratings` have shape (n, R), items by raters: codes
-    or values, nan where missing; `prompts` (n,). The disagreement of two ratings is 1 if they
-    differ (nominal), the number of ratings from one to the other by rank (ordinal) or their
-    distance (interval), squared.
+    or values, nan where missing; `prompts` (n,). The disagreement of two ratings is the number of
+    ratings from one to the other by rank, squared.
 
     Raises:
         StatisticsError: If the shapes do not fit, or a rating is infinite.
@@ -128,14 +120,9 @@ def krippendorff_alpha(
     kept = (~np.isnan(ratings)).sum(axis=1) >= 2
     if not kept.any():
         return Estimate(math.nan, None, 0, METHOD, "no item with two ratings")
-    used = ratings[kept]
     codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1).astype(np.int64)
-    if measurement == "interval":
-        parts = sums_by_prompt(codes, _moments(used))
-        return _estimate(parts, parts[:, 0], _of_moments, confidence_level)
-    parts = sums_by_prompt(codes, _coincidences(used))
-    statistic = _nominal if measurement == "nominal" else _ordinal
-    return _estimate(parts, parts.sum(axis=1), statistic, confidence_level)
+    parts = sums_by_prompt(codes, _coincidences(ratings[kept]))
+    return _estimate(parts, parts.sum(axis=1), _alpha, confidence_level)
 
 
 def rater_counts(ratings: Floats, categories: Sequence[float]) -> Floats:
@@ -229,55 +216,19 @@ def _coincidences(ratings: Floats) -> list[Floats]:
     return list((pairs / (n - 1.0)[:, None, None]).reshape(n.size, -1).T)
 
 
-def _nominal(sums: Floats) -> Floats:
-    """Alpha by equality, from coincidences (B, V * V)."""
-    matrices = _square(sums)
-    return _alpha(matrices, 1.0 - np.eye(matrices.shape[1]))
-
-
-def _ordinal(sums: Floats) -> Floats:
-    """Alpha by ranks, from coincidences (B, V * V)."""
-    matrices = _square(sums)
+def _alpha(sums: Floats) -> Floats:
+    """Alpha by ranks, from coincidences (B, V * V); nan where chance gives no disagreement."""
+    n_values = math.isqrt(sums.shape[1])
+    matrices = sums.reshape(-1, n_values, n_values)
     marginals = matrices.sum(axis=2)
     # Number of ratings up to the middle of those with each value.
     middles = np.cumsum(marginals, axis=1) - 0.5 * marginals
-    return _alpha(matrices, (middles[:, :, None] - middles[:, None, :]) ** 2)
-
-
-def _square(sums: Floats) -> Floats:
-    n_values = math.isqrt(sums.shape[1])
-    return sums.reshape(-1, n_values, n_values)
-
-
-def _alpha(matrices: Floats, distances: Floats) -> Floats:
-    """Alpha from coincidences (B, V, V) and squared distances of the values."""
-    marginals = matrices.sum(axis=2)
+    distances = (middles[:, :, None] - middles[:, None, :]) ** 2
     n = marginals.sum(axis=1)
     chance = marginals[:, :, None] * marginals[:, None, :]
     expected = (chance * distances).sum(axis=(1, 2)) / np.maximum(n - 1.0, 1.0)
-    return _less_than_chance((matrices * distances).sum(axis=(1, 2)), expected, n)
-
-
-def _moments(ratings: Floats) -> list[Floats]:
-    """Each item's number of ratings, their sum and sum of squares, and distances of its pairs."""
-    # About their mean and by their spread, so that no digits are lost.
-    centred = ratings - np.nanmean(ratings)
-    scaled = centred / (float(np.nanmax(np.abs(centred))) or 1.0)
-    n = (~np.isnan(scaled)).sum(axis=1).astype(np.float64)
-    total, squares = np.nansum(scaled, axis=1), np.nansum(scaled**2, axis=1)
-    return [n, total, squares, 2.0 * (n * squares - total**2) / (n - 1.0)]
-
-
-def _of_moments(sums: Floats) -> Floats:
-    """Alpha by distance, from sums of `_moments`, shape (B, 4)."""
-    n, total, squares, observed = sums.T
-    expected = 2.0 * (n * squares - total**2) / np.maximum(n - 1.0, 1.0)
-    return _less_than_chance(observed, expected, n)
-
-
-def _less_than_chance(observed: Floats, expected: Floats, n: Floats) -> Floats:
-    """1 - observed / expected disagreement; nan where chance gives none among n ratings."""
     defined = expected > 1e-12 * n
+    observed = (matrices * distances).sum(axis=(1, 2))
     return np.where(defined, 1.0 - observed / np.where(defined, expected, 1.0), np.nan)
 
 

@@ -105,7 +105,9 @@ def leave_one_out(x: Floats, y: Floats, clusters: Ints, kind: Kind) -> Floats:
     """
     n_clusters = int(clusters.max()) + 1
     if kind == "pearson":
-        parts = _by_cluster(_moments(x, y), clusters, n_clusters)
+        moments = _moments(x, y).T
+        columns = [np.bincount(clusters, one, minlength=n_clusters) for one in moments]
+        parts = np.stack(columns, axis=-1).astype(np.float64)
         return _from_moments(parts.sum(axis=0) - parts)
     if kind == "kendall":
         left = []
@@ -142,12 +144,6 @@ def _from_moments(moments: Floats) -> Floats:
     scale = np.sqrt(np.where(defined, var_x * var_y, 1.0))
     value = (xy / safe - x * y / safe**2) / scale
     return np.where(defined, np.clip(value, -1.0, 1.0), np.nan)
-
-
-def _by_cluster(values: Floats, clusters: Ints, n_clusters: int) -> Floats:
-    """Rows of shape (n, K) added up by cluster: (P, K)."""
-    columns = [np.bincount(clusters, column, minlength=n_clusters) for column in values.T]
-    return np.stack(columns, axis=-1).astype(np.float64)
 
 
 def _weighted_spearman(x: Floats, y: Floats, weights: Floats) -> Floats:

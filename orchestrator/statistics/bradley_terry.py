@@ -6,7 +6,7 @@ reach instead of returning a large number that depends on when the iteration sto
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -113,7 +113,11 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
 
 def _place(beats: Bools) -> tuple[Bools, Floats]:
     """Find the models with a finite strength, shape (M,); give +inf, -inf or nan for others."""
-    reach = _closure(beats)
+    # The pairs (i, j) with a path of wins from i to j, i = j included; shape (M, M)
+    reach = beats | np.eye(len(beats), dtype=np.bool_)
+    for _ in range(max(1, math.ceil(math.log2(max(len(beats), 2))))):
+        steps = reach.astype(np.float32)
+        reach = steps @ steps > 0
     sizes = (reach & reach.T).sum(axis=1)
     anchor = int(sizes.argmax()) if sizes.size else 0
     # Two groups of the same size: neither is the one by which the other is measured.
@@ -124,15 +128,6 @@ def _place(beats: Bools) -> tuple[Bools, Floats]:
     outside[above & ~below] = np.inf
     outside[below & ~above] = -np.inf
     return above & below if is_unique else np.zeros_like(above), outside
-
-
-def _closure(beats: Bools) -> Bools:
-    """Return the pairs (i, j) with a path of wins from i to j, i = j included; shape (M, M)."""
-    reach = beats | np.eye(len(beats), dtype=np.bool_)
-    for _ in range(max(1, math.ceil(math.log2(max(len(beats), 2))))):
-        steps = reach.astype(np.float32)
-        reach = steps @ steps > 0
-    return reach
 
 
 def _newton(wins: Floats, anchored: Bools) -> tuple[Floats, float, int]:
@@ -309,96 +304,76 @@ def fit_style(pairs: StyledPairs) -> StyleFit | None:
     if not n_models:
         return None
     scaled = pairs.features / pairs.spreads() if pairs.features.shape[1] else pairs.features
-    found = np.zeros(n_models + scaled.shape[1])
+    found, odds = np.zeros(n_models + scaled.shape[1]), np.zeros(len(scaled))
     for _ in range(_MAX_STEPS):
-        chance = scipy.special.expit(_log_odds(pairs, scaled, found))
+        chance = scipy.special.expit(odds)
         surplus = pairs.preference - chance
-        information = _grounded(_information(pairs, scaled, chance * (1.0 - chance)), n_models)
-        slope = _by_parameter(pairs, scaled, surplus)
+        information = _information(pairs, scaled, chance * (1.0 - chance))
         try:
+            slope = np.concatenate([_by_model(pairs, surplus), surplus @ scaled])
             step = np.linalg.solve(information, slope)
         except np.linalg.LinAlgError:
             return None
         size = float(np.abs(step).max(initial=0.0))
         found += step * min(1.0, _MAX_STEP / max(size, _MAX_STEP))
-        if not np.abs(_log_odds(pairs, scaled, found)).max(initial=0.0) < _RUNAWAY:
+        odds = found[pairs.first] - found[pairs.second] + scaled @ found[n_models:]
+        if not np.abs(odds).max(initial=0.0) < _RUNAWAY:
             return None
         if size <= _SETTLED_WITH_STYLE:
-            return _with_errors(pairs, scaled, found)
+            return _with_errors(pairs, scaled, found, scipy.special.expit(odds))
     return None
 
 
-def _with_errors(pairs: StyledPairs, scaled: Floats, found: Floats) -> StyleFit:
+def _by_model(pairs: StyledPairs, values: Floats) -> Floats:
+    """Sum values of pairs, shape (n,), by first model, less those by second: shape (M,)."""
+    won = np.bincount(pairs.first, values, minlength=pairs.n_models)
+    return (won - np.bincount(pairs.second, values, minlength=pairs.n_models)).astype(np.float64)
+
+
+def _information(pairs: StyledPairs, scaled: Floats, weights: Floats) -> Floats:
+    """Weighted products of the columns of models and features, shape (M + K, M + K).
+
+    The common shift of the strengths is fixed at 0.
+    """
+    n_models = pairs.n_models
+    at = pairs.first * n_models + pairs.second
+    met = np.bincount(at, weights, minlength=n_models**2).reshape(n_models, n_models)
+    models = laplacian_of((met + met.T).astype(np.float64))
+    models += np.trace(models) / n_models**2
+    # Column by column: all weighted features together would be as large as the features.
+    weighted = (weights * column for column in scaled.T)
+    rows = np.array([np.concatenate([_by_model(pairs, one), one @ scaled]) for one in weighted])
+    styles = rows.reshape(scaled.shape[1], n_models + scaled.shape[1])
+    return np.block([[models, styles[:, :n_models].T], [styles]])
+
+
+def _with_errors(pairs: StyledPairs, scaled: Floats, found: Floats, chance: Floats) -> StyleFit:
     n_models, n_prompts = pairs.n_models, int(pairs.prompts.max(initial=-1)) + 1
-    chance = scipy.special.expit(_log_odds(pairs, scaled, found))
-    bread = np.linalg.inv(_grounded(_information(pairs, scaled, chance * (1.0 - chance)), n_models))
-    surplus = pairs.preference - chance
-    models = _by_prompt_and_model(pairs, surplus, -surplus, n_prompts)
-    moves = np.hstack([models, _by_prompt(pairs, surplus[:, None] * scaled, n_prompts)]) @ bread
+    bread = np.linalg.inv(_information(pairs, scaled, chance * (1.0 - chance)))
+    surplus, begin, n_cells = (
+        pairs.preference - chance,
+        pairs.prompts * n_models,
+        n_prompts * n_models,
+    )
+    models = np.bincount(begin + pairs.first, surplus, minlength=n_cells)
+    models -= np.bincount(begin + pairs.second, surplus, minlength=n_cells)
+    met = np.bincount(begin + pairs.first, minlength=n_cells)
+    met += np.bincount(begin + pairs.second, minlength=n_cells)
+
+    def by_prompt(columns: Iterable[Floats]) -> Floats:
+        sums = [np.bincount(pairs.prompts, one, minlength=n_prompts) for one in columns]
+        return np.array(sums, dtype=np.float64).reshape(len(sums), n_prompts).T
+
+    styles = by_prompt(surplus * column for column in scaled.T)
+    moves = np.hstack([models.reshape(n_prompts, n_models), styles]) @ bread
     sizes = np.bincount(pairs.prompts, minlength=n_prompts).astype(np.float64)[:, None]
     # A prompt says of an effect as much as its pairs differ in the feature.
-    says = _by_prompt(pairs, scaled**2, n_prompts)
+    says = by_prompt(np.square(column) for column in scaled.T)
     factors = np.concatenate([np.tile(variance_factor(sizes), n_models), variance_factor(says)])
-    ones = np.ones(len(surplus))
-    counts = _by_prompt_and_model(pairs, ones, ones, n_prompts)
-    dof = degrees_of_freedom(np.hstack([counts, says]))
+    dof = degrees_of_freedom(np.hstack([met.reshape(n_prompts, n_models), says]))
     strengths = found[:n_models] - found[:n_models].mean()
     return StyleFit(strengths, found[n_models:], moves * np.sqrt(factors), dof)
 
 
 def _errors(moves: Floats, dof: Floats) -> Floats:
     return np.where(dof > 0, np.linalg.norm(moves, axis=0), np.nan)
-
-
-def _log_odds(pairs: StyledPairs, scaled: Floats, found: Floats) -> Floats:
-    strengths, effects = found[: pairs.n_models], found[pairs.n_models :]
-    return strengths[pairs.first] - strengths[pairs.second] + scaled @ effects
-
-
-def _by_parameter(pairs: StyledPairs, scaled: Floats, values: Floats) -> Floats:
-    """Sums of a value of each pair times its signs of models and its features, shape (M + K,)."""
-    return np.concatenate([_by_model(pairs, values), values @ scaled])
-
-
-def _by_model(pairs: StyledPairs, values: Floats) -> Floats:
-    won = np.bincount(pairs.first, values, minlength=pairs.n_models)
-    return (won - np.bincount(pairs.second, values, minlength=pairs.n_models)).astype(np.float64)
-
-
-def _information(pairs: StyledPairs, scaled: Floats, weights: Floats) -> Floats:
-    """Weighted products of the columns of models and features, shape (M + K, M + K)."""
-    n_models, n_features = pairs.n_models, scaled.shape[1]
-    result = np.zeros((n_models + n_features, n_models + n_features))
-    met = np.bincount(
-        pairs.first * n_models + pairs.second, weights, minlength=n_models**2
-    ).reshape(n_models, n_models)
-    met = met + met.T
-    result[:n_models, :n_models] = np.diag(met.sum(axis=1)) - met
-    for k in range(n_features):
-        weighted = weights * scaled[:, k]
-        result[n_models + k] = _by_parameter(pairs, scaled, weighted)
-        result[:n_models, n_models + k] = result[n_models + k, :n_models]
-    return result
-
-
-def _grounded(information: Floats, n_models: int) -> Floats:
-    """The matrix with the common shift of the strengths fixed at 0."""
-    result = information.copy()
-    scale = np.trace(information[:n_models, :n_models]) / n_models**2
-    result[:n_models, :n_models] += scale
-    return result
-
-
-def _by_prompt(pairs: StyledPairs, values: Floats, n_prompts: int) -> Floats:
-    """Columns of values of the pairs added up by prompt, shape (n_prompts, columns)."""
-    sums = [np.bincount(pairs.prompts, column, minlength=n_prompts) for column in values.T]
-    return np.array(sums, dtype=np.float64).reshape(len(sums), n_prompts).T
-
-
-def _by_prompt_and_model(
-    pairs: StyledPairs, of_first: Floats, of_second: Floats, n_prompts: int
-) -> Floats:
-    size, begin = n_prompts * pairs.n_models, pairs.prompts * pairs.n_models
-    result = np.bincount(begin + pairs.first, of_first, minlength=size)
-    result += np.bincount(begin + pairs.second, of_second, minlength=size)
-    return result.reshape(n_prompts, pairs.n_models).astype(np.float64)

@@ -8,7 +8,6 @@ Source: LLM-self-eval (oceanypt) and FastChat's `compute_elo`; Elo 1978.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -31,70 +30,51 @@ _CHUNK_CELLS: Final = 2**24
 _STEPS: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Battles(Pairs):
-    """Battles between two models each.
-
-    Attributes:
-        score: Shape (n,): 1 where the first wins, 0 where the second does, 0.5 for a tie.
-
-    Raises:
-        StatisticsError: If the shapes differ, a model meets itself, or a score is not in [0, 1]:
-            a battle without a result is left out and counted by the caller, never a tie.
-    """
-
-    score: Floats
-
-    def __post_init__(self) -> None:
-        shapes = {column.shape for column in (self.prompts, self.first, self.second, self.score)}
-        if len(shapes) != 1 or self.score.ndim != 1:
-            raise StatisticsError(f"battles need columns of one shape (n,), got {shapes}")
-        if not np.all((self.score >= 0.0) & (self.score <= 1.0)):
-            raise StatisticsError("scores must be in [0, 1]; drop battles without a result")
-        if np.any(self.first == self.second):
-            raise StatisticsError("a model is compared with itself")
-
-    @property
-    def n(self) -> int:
-        """Battles."""
-        return int(self.score.size)
-
-
 def expected_score(first: float, second: float) -> float:
     """Return 1 / (1 + 10^((second - first) / 400)), the win rate that two ratings predict."""
     return float(1.0 / (1.0 + BASE ** ((second - first) / SCALE)))
 
 
-def sequential_elo(battles: Battles, orders: Rows | None = None) -> Floats:
+def sequential_elo(battles: Pairs, scores: Floats, orders: Rows) -> Floats:
     """Ratings after the battles in each of R orders, shape (R, M).
 
     r_first += K (s - e), r_second -= K (s - e), e = 1 / (1 + 10^((r_second - r_first) / 400)), with
-    K = 4 and all ratings 1000 at first. All orders advance together, a battle at a time. `orders`,
-    shape (R, L), are indices of battles, which may repeat; n stands for no battle, and None is the
-    one order in which they are given.
+    K = 4 and all ratings 1000 at first. All orders advance together, a battle at a time.
+
+    Args:
+        battles: n of them, between two models each.
+        scores: Shape (n,): 1 where the first wins, 0 where the second does, 0.5 for a tie. A battle
+            without a result is left out and counted by the caller, never a tie.
+        orders: Indices of battles, which may repeat, shape (R, L).
+
+    Raises:
+        StatisticsError: If the shapes differ, a model meets itself, or a score is not in [0, 1].
     """
-    if orders is None:
-        orders = np.arange(battles.n, dtype=np.int32)[None]
+    shapes = {one.shape for one in (battles.prompts, battles.first, battles.second, scores)}
+    if len(shapes) != 1 or scores.ndim != 1:
+        raise StatisticsError(f"battles need columns of one shape (n,), got {shapes}")
+    if not np.all((scores >= 0.0) & (scores <= 1.0)):
+        raise StatisticsError("scores must be in [0, 1]; drop battles without a result")
+    if np.any(battles.first == battles.second):
+        raise StatisticsError("a model is compared with itself")
     n_orders, length = orders.shape
-    first, second = np.append(battles.first, 0), np.append(battles.second, 0)
-    score = np.append(battles.score, 0.5)
-    gain = np.append(np.full(battles.n, K_FACTOR), 0.0)
     ratings = np.full(n_orders * battles.n_models, INITIAL)
     rows = np.arange(n_orders) * battles.n_models
     slope = math.log(BASE) / SCALE
     for begin in range(0, length, _STEPS):
         battle = np.ascontiguousarray(orders[:, begin : begin + _STEPS].T)
-        one, two = first[battle] + rows, second[battle] + rows
-        scores, gains = score[battle], gain[battle]
-        for a, b, s, k in zip(one, two, scores, gains, strict=True):
+        one, two = battles.first[battle] + rows, battles.second[battle] + rows
+        for a, b, s in zip(one, two, scores[battle], strict=True):
             r_a, r_b = ratings[a], ratings[b]
-            moved = k * (s - 1.0 / (1.0 + np.exp(slope * (r_b - r_a))))
+            moved = K_FACTOR * (s - 1.0 / (1.0 + np.exp(slope * (r_b - r_a))))
             ratings[a] = r_a + moved
             ratings[b] = r_b - moved
     return ratings.reshape(n_orders, battles.n_models)
 
 
-def bootstrap_elo(battles: Battles, resampling: Resampling) -> tuple[Floats, Floats, Floats]:
+def bootstrap_elo(
+    battles: Pairs, scores: Floats, resampling: Resampling
+) -> tuple[Floats, Floats, Floats]:
     """The published convention: median and percentiles over resamples of single battles.
 
     It takes the battles of one prompt as independent, so the percentiles, at the confidence level,
@@ -103,11 +83,11 @@ def bootstrap_elo(battles: Battles, resampling: Resampling) -> tuple[Floats, Flo
     model without battles the initial rating.
     """
     level = checked_level(resampling.confidence_level)
-    n, n_resamples = battles.n, resampling.n_resamples
+    n, n_resamples = scores.size, resampling.n_resamples
     most = max(1, _CHUNK_CELLS // max(n, 1))
     sizes = [min(most, n_resamples - begin) for begin in range(0, n_resamples, most)]
     chosen = (resampling.rng.integers(n, size=(size, n), dtype=np.int32) for size in sizes)
-    drawn = np.concatenate([sequential_elo(battles, one) for one in chosen])
+    drawn = np.concatenate([sequential_elo(battles, scores, one) for one in chosen])
     tail = 0.5 * (1.0 - level)
     low, high = np.quantile(drawn, (tail, 1.0 - tail), axis=0)
     return np.median(drawn, axis=0), low, high

@@ -121,14 +121,23 @@ class _Cells:
         odds = self.log_odds(at)
         return float((self.counts * np.logaddexp(0.0, odds) - self.wins * odds).sum())
 
-    def curvature(self, surplus: Floats) -> Floats:
-        """Return the part of the information that comes from second derivatives of the log-odds."""
-        m = self.n_models
-        size = m + self.n_judges + self.traits.shape[1]
-        result = np.zeros((size, size))
-        np.add.at(result, (self.first, m + self.judge), surplus)
-        np.add.at(result, (self.second, m + self.judge), -surplus)
-        return result + result.T
+    def informed(self, at: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return P(first wins) of each cell, slopes, and Fisher's and the observed information.
+
+        In both the shift of the strengths and the scale of the judges are fixed.
+        """
+        m, j = self.n_models, self.n_judges
+        chance, slopes = scipy.special.expit(self.log_odds(at)), self.slopes(at)
+        weights = self.counts * chance * (1.0 - chance)
+        expected: Floats = slopes.T @ (weights[:, None] * slopes)
+        scale = max(float(np.trace(expected)) / len(expected), 1e-300)
+        expected[:m, :m] += scale / m
+        expected[m : m + j, m : m + j] += scale / j
+        # The part that comes from second derivatives of the log-odds
+        curved, surplus = np.zeros_like(expected), self.wins - self.counts * chance
+        np.add.at(curved, (self.first, m + self.judge), surplus)
+        np.add.at(curved, (self.second, m + self.judge), -surplus)
+        return chance, slopes, expected, expected - (curved + curved.T)
 
 
 def fit_judge_aware(pairs: JudgedPairs) -> JudgeAwareFit | None:
@@ -207,12 +216,8 @@ def _maximum(cells: _Cells, start: Floats) -> Floats | None:
     """
     at = start
     for _ in range(_MAX_STEPS):
-        chance = scipy.special.expit(cells.log_odds(at))
-        slopes = cells.slopes(at)
+        chance, slopes, expected, observed = cells.informed(at)
         slope = (cells.wins - cells.counts * chance) @ slopes
-        weights = cells.counts * chance * (1.0 - chance)
-        expected = _grounded(slopes.T @ (weights[:, None] * slopes), cells)
-        observed = expected - cells.curvature(cells.wins - cells.counts * chance)
         is_bowl = bool(np.linalg.eigvalsh(observed)[0] > 0.0)
         try:
             step = np.linalg.solve(observed if is_bowl else expected, slope)
@@ -226,42 +231,24 @@ def _maximum(cells: _Cells, start: Floats) -> Floats | None:
             if cells.loss(at + length * step) <= allowed:
                 break
             length *= 0.5
-        moved = _scaled(at + length * step, cells)
-        if moved is None or not np.abs(cells.log_odds(moved)).max() < _RUNAWAY:
+        at = at + length * step
+        m, j = cells.n_models, cells.n_judges
+        mean = float(at[m : m + j].mean())
+        if not mean > 0.0:
             return None
-        at = moved
+        # The same log-odds with discriminations of mean 1
+        at = np.concatenate([at[:m] * mean, at[m : m + j] / mean, at[m + j :]])
+        if not np.abs(cells.log_odds(at)).max() < _RUNAWAY:
+            return None
         if size <= _SETTLED:
             return at
     return None
 
 
-def _scaled(at: Floats, cells: _Cells) -> Floats | None:
-    """The same log-odds with discriminations of mean 1; None where their mean is not above 0."""
-    m, j = cells.n_models, cells.n_judges
-    mean = float(at[m : m + j].mean())
-    if not mean > 0.0:
-        return None
-    return np.concatenate([at[:m] * mean, at[m : m + j] / mean, at[m + j :]])
-
-
-def _grounded(information: Floats, cells: _Cells) -> Floats:
-    """The matrix with the shift of the strengths and the scale of the judges fixed."""
-    m, j = cells.n_models, cells.n_judges
-    result = information.copy()
-    scale = max(float(np.trace(information)) / len(information), 1e-300)
-    result[:m, :m] += scale / m
-    result[m : m + j, m : m + j] += scale / j
-    return result
-
-
 def _errors(pairs: JudgedPairs, cells: _Cells, cell_of: Ints, at: Floats) -> tuple[Floats, float]:
     """Prompt-clustered sandwich errors, and their degrees of freedom."""
-    chance = scipy.special.expit(cells.log_odds(at))
-    slopes = cells.slopes(at)
-    weights = cells.counts * chance * (1.0 - chance)
-    information = slopes.T @ (weights[:, None] * slopes)
-    information -= cells.curvature(cells.wins - cells.counts * chance)
-    bread = np.linalg.inv(_grounded(information, cells))
+    chance, slopes, _, observed = cells.informed(at)
+    bread = np.linalg.inv(observed)
     swap = pairs.first > pairs.second
     won = np.where(swap, 1.0 - pairs.preference, pairs.preference)
     n_prompts, n_cells = int(pairs.prompts.max()) + 1, len(cells.judge)

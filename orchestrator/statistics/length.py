@@ -307,14 +307,21 @@ def length_controlled_win_rate(
         raise StatisticsError(f"needs at least {N_FOLDS} judgments, got {int(known.sum())}")
     hard = np.zeros(won.size) if difficulties is None else difficulties
     own = _rows(length[known], hard[known], won[known], is_model=True)
-    rows = own if gamed is None else _with_gamed(own, gamed)
+    rows, n_gamed = own, 0
+    if gamed is not None:
+        extra, n_gamed = _rows(*gamed, is_model=False), gamed.shape[1]
+        rows = Rows(
+            np.concatenate((extra.features, own.features)),
+            np.concatenate((extra.target, own.target)),
+            np.concatenate((extra.weight, own.weight)),
+        )
     penalty = _chosen_penalty(rows)
     fitted = fit_penalised(rows, rows.weight[None], np.array([penalty]))[0]
     predicted = predicted_preference(fitted[2], fitted[1], hard[known])
     interval = None
     if resampling is not None:
         alone = np.arange(won.size) if prompts is None else prompts
-        interval = _interval(own, gamed, (penalty, fitted), alone[known], resampling)
+        interval = _interval(rows, n_gamed, (penalty, fitted), alone[known], resampling)
     return LengthControlled(
         win_rate=100.0 * float(predicted.mean()),
         standard_error=_standard_error(predicted),
@@ -347,15 +354,6 @@ def _rows(length: Floats, difficulty: Floats, target: Floats, *, is_model: bool)
     return Rows(np.stack((np.tanh(length), difficulty, here), axis=1), target, weight)
 
 
-def _with_gamed(own: Rows, gamed: Floats) -> Rows:
-    extra = _rows(*gamed, is_model=False)
-    return Rows(
-        np.concatenate((extra.features, own.features)),
-        np.concatenate((extra.target, own.target)),
-        np.concatenate((extra.weight, own.weight)),
-    )
-
-
 def _chosen_penalty(rows: Rows) -> float:
     fold = np.arange(rows.target.size) % N_FOLDS
     held_out = (fold == np.arange(N_FOLDS)[:, None]).astype(np.float64)
@@ -369,11 +367,10 @@ def _chosen_penalty(rows: Rows) -> float:
 
 
 def _interval(
-    own: Rows, gamed: Floats | None, at: tuple[float, Floats], prompts: Ints, resampling: Resampling
+    rows: Rows, n_gamed: int, at: tuple[float, Floats], prompts: Ints, resampling: Resampling
 ) -> Interval:
+    """Return the interval over prompts of the rows behind the first, gamed ones."""
     penalty, fitted = at
-    rows = own if gamed is None else _with_gamed(own, gamed)
-    n_gamed = rows.target.size - own.target.size
     codes = np.unique(prompts, return_inverse=True)[1].reshape(-1)
     n_prompts = int(codes.max()) + 1
     rates = []
@@ -386,7 +383,7 @@ def _interval(
         weights = np.concatenate((held, times), axis=1)
         penalties = np.full(len(times), penalty)
         again = fit_penalised(rows, weights, penalties, fitted)
-        predicted = predicted_preference(again[:, 2:3], again[:, 1:2], own.features[:, 1])
+        predicted = predicted_preference(again[:, 2:3], again[:, 1:2], rows.features[n_gamed:, 1])
         rates.append((times * predicted).sum(axis=1) / times.sum(axis=1))
     tail = 0.5 * (1.0 - resampling.confidence_level)
     low, high = np.quantile(100.0 * np.concatenate(rates), (tail, 1.0 - tail))

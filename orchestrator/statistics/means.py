@@ -185,13 +185,8 @@ def share_over(
 _COCHRAN: Final = 25.0
 
 
-def with_doubt(interval: Interval, totals: Floats, sizes: Floats) -> Interval:
-    """Student's interval of a mean, saying so if the values are too skewed for it."""
-    return replace(interval, doubt=SKEWED) if _are_skewed(totals, sizes) else interval
-
-
-def _are_skewed(totals: Floats, sizes: Floats) -> bool:
-    """True if Student's interval of a mean may not hold for values as skewed as these.
+def _doubt(totals: Floats, sizes: Floats) -> str:
+    """`SKEWED` if Student's interval of a mean may not hold for values as skewed as these, or "".
 
     That is Cochran's rule (1977, Sampling Techniques, section 2.15): the normal approximation needs
     more than 25 G² prompts, where G is their skewness. `totals` and `sizes`, shape (P,), are the
@@ -201,7 +196,7 @@ def _are_skewed(totals: Floats, sizes: Floats) -> bool:
     # Cubes of the greatest numbers there are would be infinite, of the least ones 0.
     apart = scaled(apart)[0]
     squares, cubes = float(np.square(apart).mean()), float((apart * np.square(apart)).mean())
-    return _COCHRAN * cubes**2 > len(apart) * squares**3
+    return SKEWED if _COCHRAN * cubes**2 > len(apart) * squares**3 else ""
 
 
 def clustered_mean(
@@ -214,7 +209,7 @@ def clustered_mean(
 
     Where the values have known ends, the interval is that of a bounded mean (`bounded_mean`).
     Without, it is Student's, an approximation, which says so where the values are too skewed for it
-    (`with_doubt`): for a log-normal quantity it covers 87 % at 20 prompts and 92 % at 200 for a
+    (`Interval.doubt`): for a log-normal quantity it covers 87 % at 20 prompts and 92 % at 200 for a
     level of 95 %. `values` have shape (n,), nan where missing; an infinite one makes the mean
     infinite, without an interval. `prompts`, shape (n,), are any whole numbers; `ends` the least
     and greatest value there can be, None where not known.
@@ -244,8 +239,8 @@ def clustered_mean(
         return one
     with np.errstate(over="ignore"):
         low, high = (float(np.ldexp(end, exponent)) for end in one.ends)
-    interval = with_doubt(Interval(low, high, confidence_level), parts[:, 1], parts[:, 0])
-    return replace(one, interval=interval)
+    doubt = _doubt(parts[:, 1], parts[:, 0])
+    return replace(one, interval=Interval(low, high, confidence_level, doubt))
 
 
 METHOD: Final = f"{JACKKNIFE}: approximate, as the values have no known ends"
@@ -270,7 +265,7 @@ class PairedDifference:
         n_points: Points with both values.
         n_missing: Points left out.
         ends: Least and greatest difference there can be; None where that is not known.
-        doubt: Of the interval of differences without known ends (`with_doubt`); else empty.
+        doubt: Of the interval of differences without known ends (`Interval.doubt`); else empty.
     """
 
     value: float
@@ -377,7 +372,7 @@ def paired_difference(
     error = found.standard_error if len(parts) > 1 else math.nan
     doubt = ""
     if ends is None:
-        doubt = SKEWED if _are_skewed(totals, sizes) else ""
+        doubt = _doubt(totals, sizes)
         totals = np.empty(0)
     return PairedDifference(
         found.value, *means, error, totals, sizes, codes.size, n_missing, ends, doubt

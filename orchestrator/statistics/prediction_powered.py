@@ -343,18 +343,14 @@ def worth(corrected: Corrected, alone: Corrected) -> float:
     return corrected.n_labels * alone.variance / corrected.variance
 
 
-def least_correlation(n_labels: int) -> float:
-    """Correlation of labels and scores below which PPI++ loses against the labels alone.
+def hardly_correlates(data: Labelled) -> bool:
+    """Return True if labels correlate so little with scores that PPI++ loses against labels alone.
 
-    1 / sqrt(n - 2) for normal values and all scores known: Mani, Xu, Lipton and Oberst 2025
-    (arXiv:2505.20178). nan for fewer than 3 labels.
+    That is Pearson's correlation below 1 / sqrt(n - 2), for normal values and all scores known:
+    Mani, Xu, Lipton and Oberst 2025 (arXiv:2505.20178). False where it is not known: without
+    spread, or for fewer than 3 labels.
     """
-    return 1.0 / math.sqrt(n_labels - 2) if n_labels > 2 else math.nan
-
-
-def label_correlation(data: Labelled) -> float:
-    """Pearson's correlation of labels and scores over labelled rows; nan without spread."""
     labels, scores = data.labels[data.is_labelled], data.scores[data.is_labelled]
     if labels.size < 3 or not (np.ptp(labels) > 0.0 and np.ptp(scores) > 0.0):
-        return math.nan
-    return float(np.corrcoef(labels, scores)[0, 1])
+        return False
+    return float(np.corrcoef(labels, scores)[0, 1]) < 1.0 / math.sqrt(labels.size - 2)

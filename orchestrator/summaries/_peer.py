@@ -16,7 +16,6 @@ from orchestrator.ranking.cells import good_rows, numbered
 from orchestrator.ranking.scores import packed
 from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
-from orchestrator.statistics.elo import Battles
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 from orchestrator.statistics.resampling import JACKKNIFE, jackknife_sums
@@ -66,10 +65,6 @@ class Votes:
         wins = np.bincount(first * n + second, won, minlength=n * n)
         wins += np.bincount(second * n + first, 1.0 - won, minlength=n * n)
         return wins.reshape(n, n).astype(np.float64)
-
-    def battles(self) -> Battles:
-        """The votes as battles of a sequential rating."""
-        return Battles(self.prompts, self.first, self.second, len(self.models), self.preference)
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""

@@ -36,7 +36,6 @@ from orchestrator.statistics.length import (
     length_controlled_win_rate,
     standardised_length,
 )
-from orchestrator.statistics.resampling import Resampling
 from orchestrator.summaries._verdicts import OK
 
 # Difficulties of instructions and rows of gamed baselines, from files of the user's.
@@ -72,7 +71,12 @@ class Difficulties:
 
     def __init__(self, settings: LengthControl, items: pl.DataFrame) -> None:
         rows = None if settings.gamed is None else _rows(settings.gamed)
-        self.gamed = None if rows is None else _gamed(rows)
+        self.gamed: Floats | None = None
+        if rows is not None:
+            columns = (_LENGTH, _DIFFICULTY, _PREFERENCE)
+            self.gamed = np.array([[_number(row, names) for row in rows] for names in columns])
+            if not np.all((self.gamed[2] >= 0.0) & (self.gamed[2] <= 1.0)):
+                raise StatisticsError("preferences of gamed rows must be in [0, 1]")
         given = (rows or ()) if settings.difficulties is None else _rows(settings.difficulties)
         self._found = {_key(row): _number(row, _DIFFICULTY) for row in given}
         places = items["place"] if "place" in items.columns else [None] * len(items)
@@ -95,14 +99,6 @@ class Difficulties:
         if missing:
             raise StatisticsError(f"{missing:,} of {len(values):,} judged items have no difficulty")
         return np.array(values, dtype=np.float64)
-
-
-def _gamed(rows: Rows) -> Floats:
-    columns = (_LENGTH, _DIFFICULTY, _PREFERENCE)
-    found = np.array([[_number(row, names) for row in rows] for names in columns])
-    if not np.all((found[2] >= 0.0) & (found[2] <= 1.0)):
-        raise StatisticsError("preferences of gamed rows must be in [0, 1]")
-    return found
 
 
 def _key(row: Mapping[str, object]) -> Key:
@@ -271,7 +267,7 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
             difficulties,
             gamed=controlled.gamed,
             prompts=prompts,
-            resampling=Resampling(n_resamples, context.rng(), context.confidence_level),
+            resampling=context.resampling(n_resamples),
         )
     except StatisticsError as error:
         return Measured(None, why=str(error))

@@ -26,13 +26,11 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import groups, mean_of, plain_mean
-from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import bootstrap_elo, expected_score
 from orchestrator.statistics.means import clustered_share
-from orchestrator.statistics.prompt_sums import mean_preferences, win_rates
+from orchestrator.statistics.prompt_sums import Pairs, mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
-from orchestrator.statistics.resampling import Resampling
 from orchestrator.summaries._peer import Votes, family_tables, matrix_of, pairs_of, read_votes
 from orchestrator.tables import measured
 
@@ -134,8 +132,9 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
             f"orchestrator.statistics.elo.bootstrap_elo"
         ]
         return [make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes)]
-    resampling = Resampling(n_orders, context.rng(), context.confidence_level)
-    elo, low, high = bootstrap_elo(votes.battles(), resampling)
+    resampling = context.resampling(n_orders)
+    battles = Pairs(votes.prompts, votes.first, votes.second, n)
+    elo, low, high = bootstrap_elo(battles, votes.preference, resampling)
     fought = np.bincount(np.concatenate((votes.first, votes.second)), minlength=n)
     rows = []
     for i in order:
@@ -148,21 +147,16 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
         "take votes on one prompt as independent",
         "wins exclude ties",
     ]
+    predicted: list[list[Cell]] = [
+        [votes.models[i], votes.models[j], expected_score(elo[i], elo[j])]
+        for i, j in combinations([i for i in order if fought[i]], 2)
+    ]
+    said = ["of the ratings as published; the shares of votes are in the table of win rates"]
+    of_wins = "Win rates predicted by Elo"
     return [
         make_table("peer_elo.elo", title, _ELO, rows, basis=basis, notes=notes),
-        _predicted(votes, elo, [i for i in order if fought[i]]),
+        make_table("peer_elo.elo_wins", of_wins, _PREDICTED, predicted, basis=basis, notes=said),
     ]
-
-
-def _predicted(votes: Votes, elo: Floats, order: Sequence[int]) -> Table:
-    """Tabulate the win rates that the published ratings predict."""
-    rows: list[list[Cell]] = [
-        [votes.models[i], votes.models[j], expected_score(elo[i], elo[j])]
-        for i, j in combinations(order, 2)
-    ]
-    notes = ["of the ratings as published; the shares of votes are in the table of win rates"]
-    title = "Win rates predicted by Elo"
-    return make_table("peer_elo.elo_wins", title, _PREDICTED, rows, basis=votes.basis, notes=notes)
 
 
 def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:

@@ -50,17 +50,6 @@ _PUBLISHED: Final = -0.05
 _CONFIDENCE: Final = Column("confidence", "percent")
 
 
-def gap_figures(context: Context) -> list[Figure]:
-    """Return the distribution of d, and confidence at any threshold."""
-    if context.rows.is_empty():
-        return []
-    good = good_rows(numbered(context, ("item", "model", "status", "d", "unchanged")))
-    known = good.filter(pl.col("d").is_finite())
-    if known.is_empty():
-        return []
-    return [_gaps(context.name, known), _curve(context.name, good, context.confidence_level)]
-
-
 def _gaps(method: str, rows: pl.DataFrame) -> Figure:
     d = rows["d"].to_numpy()
     # The outermost values go into the last bins, so that the middle can be seen.
@@ -214,7 +203,13 @@ class ProbDiffSummary(Summary[Config]):
 
     def figures(self, context: Context) -> list[Figure]:
         """The distribution of d, and confidence at any threshold."""
-        return gap_figures(context)
+        if context.rows.is_empty():
+            return []
+        good = good_rows(numbered(context, ("item", "model", "status", "d", "unchanged")))
+        known = good.filter(pl.col("d").is_finite())
+        if known.is_empty():
+            return []
+        return [_gaps(context.name, known), _curve(context.name, good, context.confidence_level)]
 
 
 def _by_model(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:

@@ -97,9 +97,9 @@ class Answers:
         `failed` (a cause, or None), `worth` in [0, 1] or a score, and `best`.
         """
         wanted = pl.Series("index", indexes[: max(1, _MOST_CELLS // max(1, len(self.models)))])
-        cells = self.texts_of(wanted)
+        cells = self.texts(wanted).collect()
         if by in self.by:
-            values = self.worth_of(wanted, by).select("index", "model", "worth", "best")
+            values = self.worth(by, wanted).select("index", "model", "worth", "best")
             cells = cells.join(values, on=["index", "model"], how="left")
         found: dict[tuple[int, str], dict[str, Any]] = {
             (row["index"], row["model"]): {
@@ -120,6 +120,20 @@ class Answers:
             return [0.0, 1.0]
         values = self.worth(by)["worth"].to_numpy()
         return [float(values.min()), float(values.max())] if values.size else []
+
+    def between(self, index: int) -> list[dict[str, object]]:
+        """Return P(model better than other) on an item by each method that compares pairs.
+
+        It is the mean over judges and turns.
+        """
+        found: list[dict[str, object]] = []
+        for by in self.by:
+            if self._sources[by].frame in self._pairs:
+                sides = self._sides(by, self._keys.gather([index])).group_by("model", "other")
+                means = sides.agg(p=pl.col("value").mean() + 0.5).sort("model", "other").collect()
+                rows = [(page_line(one), page_line(two), p) for one, two, p in means.iter_rows()]
+                found.append({"method": page_line(by), "rows": rows})
+        return found
 
     def lost(self, given: Mapping[str, str]) -> NDArray[np.bool_]:
         """Return for each item whether a model's answer is worth less than that of another.
@@ -202,18 +216,22 @@ class Answers:
         there = items.select("item").unique().collect()["item"]
         return self._keys.is_in(there.implode()).to_numpy()
 
-    def texts(self) -> pl.LazyFrame:
+    def texts(self, indexes: pl.Series | None = None) -> pl.LazyFrame:
         """Return the beginning of each answer to the last turn, one row an item and model.
 
-        They are in a file, since they are many, which is written when they are first wanted.
+        They are in a file, since they are many, which is written when those of all items are first
+        wanted; those with some `indexes` wait for no others: the first screen is soon there.
         """
+        if indexes is not None and self._texts is None:
+            return self._begun(self._keys.gather(indexes))
         with self._writing:
             if self._texts is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 path = self._folder / "answers.arrow"
                 self._begun().collect().write_ipc(path, compression="uncompressed")
                 self._texts = columnar.scan_arrow(path)
-            return self._texts
+            found = self._texts
+        return found if indexes is None else found.filter(pl.col("index").is_in(indexes.implode()))
 
     def _begun(self, keys: pl.Series | None = None) -> pl.LazyFrame:
         """The same of the items with these keys alone; of all where None."""
@@ -223,12 +241,6 @@ class Answers:
         rows = pl.concat(parts).unique(["item", "model"], keep="first", maintain_order=True)
         found = self._numbers.join(rows, on="item", maintain_order="left")
         return found.select(pl.col(name).cast(kind) for name, kind in _TEXTS.items())
-
-    def texts_of(self, indexes: pl.Series) -> pl.DataFrame:
-        """The same of some items, which wait for no others: the first screen is soon there."""
-        if self._texts is None:
-            return self._begun(self._keys.gather(indexes)).collect()
-        return self._texts.filter(pl.col("index").is_in(indexes.implode())).collect()
 
     def _read(
         self, frame: str, *, whole: bool = False, keys: pl.Series | None = None
@@ -285,17 +297,17 @@ class Answers:
             .agg(mean=value.mean())
         )
 
-    def worth(self, by: str) -> pl.DataFrame:
-        """Return the worth of each answer by a method; best is one that no other reaches."""
-        if by not in self._kept:
-            self._kept[by] = self._worth(by)
-        return self._kept[by]
+    def worth(self, by: str, indexes: pl.Series | None = None) -> pl.DataFrame:
+        """Return the worth of each answer by a method; best is one that no other reaches.
 
-    def worth_of(self, indexes: pl.Series, by: str) -> pl.DataFrame:
-        """The same of the answers to some items."""
+        With `indexes` it is that of the answers to these items.
+        """
         if by not in self._kept:
-            return self._worth(by, self._keys.gather(indexes))
-        return self._kept[by].filter(pl.col("index").is_in(indexes.implode()))
+            if indexes is not None:
+                return self._worth(by, self._keys.gather(indexes))
+            self._kept[by] = self._worth(by)
+        found = self._kept[by]
+        return found if indexes is None else found.filter(pl.col("index").is_in(indexes.implode()))
 
     def _worth(self, by: str, keys: pl.Series | None = None) -> pl.DataFrame:
         shown = pl.col("worth").round(_DIGITS)

@@ -26,11 +26,11 @@ from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import page_line
 from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
-from orchestrator.view.compared import compared
 from orchestrator.view.item import MAX_TEXT, item_page
 from orchestrator.view.items import Rows, Wanted
 from orchestrator.view.labelling import Desk
-from orchestrator.view.library import Library, Run, Snapshot
+from orchestrator.view.library import Library, Snapshot
+from orchestrator.view.overview import compared
 
 _EXPORTS: Final = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 
@@ -125,7 +125,8 @@ def make_app(library: Library, desk: Desk | None = None) -> Starlette:
         ("/api/labels", api.labels),
         ("/api/labels/{code}", api.labelled),
         ("/api/runs/{run}", api.overview),
-        ("/api/runs/{run}/drawings", api.drawings),
+        ("/api/runs/{run}/sections", lambda asked: api.snapshot(asked).sections),
+        ("/api/runs/{run}/drawings", lambda asked: api.snapshot(asked).drawings),
         ("/api/runs/{run}/state", api.state),
         ("/api/runs/{run}/export", api.export),
         ("/api/runs/{run}/items", api.items),
@@ -204,28 +205,23 @@ class Api:
             )
         return self._desk
 
-    def drawings(self, request: Request) -> object:
-        """The charts of the report."""
-        return self._run(request).snapshot().drawings
-
     def compare(self, request: Request) -> object:
         """Two runs side by side."""
         given = request.query_params
-        a, b = (self._library.run(given.get(name, "")).snapshot() for name in ("a", "b"))
-        return compared(a, b, given.get("measure", ""))
+        return compared(*(self._library.run(given.get(one, "")).snapshot().result for one in "ab"))
 
     def state(self, request: Request) -> object:
         """Return the progress of a run."""
-        return self._run(request).state()
+        return self._library.run(request.path_params["run"]).state()
 
     def overview(self, request: Request) -> object:
-        """Return the content of the report."""
-        snapshot = self._run(request).snapshot()
+        """Return the first screen of the report."""
+        snapshot = self.snapshot(request)
         return {"version": snapshot.version, **snapshot.overview}
 
     def items(self, request: Request) -> object:
         """A stretch of the items that are wanted."""
-        snapshot = self._run(request).snapshot()
+        snapshot = self.snapshot(request)
         snapshot.prepare_search()
         rows = selected(self._library, snapshot, _wanted(request))
         first, most = _number(request, "offset", 0), _number(request, "limit", 100)
@@ -259,7 +255,8 @@ class Api:
         """One item, with its neighbours in the order that is wanted."""
         snapshot, index = self._item_of(request)
         rows = selected(self._library, snapshot, _wanted(request))
-        page = item_page(snapshot.result.frames, snapshot.items.keys[index])
+        between = request.query_params.getlist("between")
+        page = item_page(snapshot.result.frames, snapshot.items.keys[index], between)
         return {
             "version": snapshot.version,
             "index": index,
@@ -268,6 +265,7 @@ class Api:
             "around": _around(rows, index),
             "notes": _shown_notes(snapshot.notes(), [snapshot.items.keys[index]]),
             **page,
+            "matrices": snapshot.answers.between(index) if page["is_many"] else [],
         }
 
     def trace(self, request: Request) -> object:
@@ -280,20 +278,21 @@ class Api:
         form = request.query_params.get("form", "csv")
         run = request.path_params["run"]
         content, name, kind = exported(
-            self._library, self._run(request).snapshot(), _wanted(request), form, run
+            self._library, self.snapshot(request), _wanted(request), form, run
         )
         disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, media_type=kind, headers=disposition)
 
     def _item_of(self, request: Request) -> tuple[Snapshot, int]:
-        snapshot = self._run(request).snapshot()
+        snapshot = self.snapshot(request)
         index: int = request.path_params["index"]
         if index >= len(snapshot.items.keys):
             raise RunDirectoryError(f"this run has no item {index:,}")
         return snapshot, index
 
-    def _run(self, request: Request) -> Run:
-        return self._library.run(request.path_params["run"])
+    def snapshot(self, request: Request) -> Snapshot:
+        """The run that an address names, as it is now."""
+        return self._library.run(request.path_params["run"]).snapshot()
 
 
 def _around(rows: Rows, index: int) -> dict[str, int | None]:

@@ -1,7 +1,7 @@
 """The page of one item: what was asked and answered, to the tokens, and every row made of it."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,19 +32,26 @@ MAX_TEXT: Final = 40_000
 """Characters of one text on a page; how many more there are is said."""
 _MAX_CELL: Final = 600
 _MAX_ROWS: Final = 500
+# Judgments that are drawn one by one, with their distributions; more stand in a matrix first.
+_MOST_DRAWN: Final = 12
 
 Row = Mapping[str, Any]
 
 
-def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
-    """Return the rows of all frames about an item."""
+def item_page(frames: FrameFiles, key: str, between: Collection[str] = ()) -> dict[str, Any]:
+    """Return the rows of all frames about an item.
+
+    Of many judgments, which `is_many` says, only those `between` two models are there.
+    """
     about = _rows(frames, ITEMS, key) if ITEMS in frames else []
     shown: dict[str, list[Row]] = {what: [] for what in _SECTIONS}
     others = []
     roles = roles_in(frames)
     for name in frames:
-        found = _rows(frames, name, key) if name != ITEMS else []
         what, columns = _section(roles.get(name, RowRoles()))
+        found = _rows(frames, name, key) if name != ITEMS else []
+        if what != "judgments":
+            del found[_MAX_ROWS:]
         if found and what and columns.get(_SECTIONS[what].needed) in found[0]:
             shown[what] += [
                 {**row, **{known: row.get(column) for known, column in columns.items()}}
@@ -52,10 +59,18 @@ def item_page(frames: FrameFiles, key: str) -> dict[str, Any]:
             ]
         elif found:
             others.append(_table(name, found))
+    drawn = {
+        what: [section.show(row) for row in shown[what]] for what, section in _SECTIONS.items()
+    }
+    if is_many := len(drawn["judgments"]) > _MOST_DRAWN:
+        drawn["judgments"] = [
+            row for row in drawn["judgments"] if {row["model_a"], row["model_b"]} == {*between}
+        ]
     return {
         "key": page_line(key),
         "about": _about(about[0] if about else {}, shown["answers"]),
-        **{what: [section.show(row) for row in shown[what]] for what, section in _SECTIONS.items()},
+        "is_many": is_many,
+        **drawn,
         "others": others,
     }
 
@@ -78,7 +93,7 @@ def _rows(frames: FrameFiles, name: str, key: str) -> list[dict[str, object]]:
     scan = frames.scan(name)
     if "item" not in scan.collect_schema():
         return []
-    return scan.filter(pl.col("item") == key).head(_MAX_ROWS).collect().to_dicts()
+    return scan.filter(pl.col("item") == key).collect().to_dicts()
 
 
 def _section(roles: RowRoles) -> tuple[str, dict[str, str]]:
@@ -323,7 +338,6 @@ def _scored(ask: ScoreAsk, made: Scored, speller: Speller) -> Data:
     return {
         "text": text(ask.text),
         "method": page_line(made.method),
-        "boundary": page_line(made.boundary),
         "tokens": {**found["tokens"], "features": features},
         "missing": found["missing"],
     }

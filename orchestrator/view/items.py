@@ -19,9 +19,10 @@ from orchestrator.contracts.context import Source, renamed, roles_in, there
 from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
 from orchestrator.frames import FrameFiles
-from orchestrator.report.html.examples import winner
+from orchestrator.ranking.judged import order_decisions
 from orchestrator.report.html.shell import terms
 from orchestrator.report.text import page_line
+from orchestrator.report.words import score
 from orchestrator.runner.results.tables import all_sources
 
 Found = NDArray[np.bool_]
@@ -316,7 +317,7 @@ def _begun(frames: FrameFiles) -> pl.DataFrame:
 _OF_PAIRS: Final[tuple[tuple[set[str], str, str, int, pl.Expr], ...]] = (
     ({"prefer_a_ab", "prefer_a_ba"}, "gap", "order gap", 2,
      (pl.col("prefer_a_ab") - pl.col("prefer_a_ba")).abs().max()),
-    ({"p_ab", "p_ba"}, "flips", "flips", 0, (winner("p_ab") * winner("p_ba") < 0).sum()),
+    ({"first", "second"}, "flips", "flips", 0, (pl.col("first") * pl.col("second") < 0).sum()),
     ({"prefer_a"}, "margin", "margin", 2, ((pl.col("prefer_a") - 0.5).abs() * 2).mean()),
     ({"pair split"}, "split", "judges split", 0, pl.col("pair split").drop_nulls().n_unique()),
     ({"without value"}, "undefined", "no value", 0, pl.col("without value").sum()),
@@ -363,6 +364,9 @@ def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) ->
         rows = rows.with_columns(side=side)
         sides = pl.col("side").filter(pl.col("side") != 0).n_unique().over(*pair)
         rows = rows.with_columns(pl.when(sides > 1).then(pl.struct(pair[1:])).alias("pair split"))
+    if {"p_ab", "p_ba"} <= set(rows.columns):
+        first, second = (order_decisions(rows, order) for order in ("p_ab", "p_ba"))
+        rows = rows.with_columns(first=first, second=second)
     rows = _without_value(rows, "prefer_a")
     said = terms()["column"]
     found = {
@@ -388,10 +392,10 @@ def _of_scores(frames: FrameFiles, source: Source) -> _Measured:
     values = [pl.col(name).filter(pl.col(name).is_finite()) for name in scores[:_MOST_SCORES]]
     for name, value in zip(scores, values, strict=False):
         says = f"Mean over the rows of {source.name}."
-        one = Measure(f"{source.name}.{name}", _title(source.name, name), says)
+        one = Measure(f"{source.name}.{name}", _title(source.name, score(name)), says)
         found[one] = value.mean()
     if scores:
-        says = f"Range of {scores[0]} in {source.name}."
+        says = f"Range of {score(scores[0])} in {source.name}."
         one = Measure(f"{source.name}.spread", _title(source.name, "spread"), says)
         found[one] = values[0].max() - values[0].min()
         good = _without_value(good, *scores)

@@ -19,8 +19,10 @@ import polars as pl
 from orchestrator import plugins
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError
+from orchestrator.report.html.page import Section, shown_sections
 from orchestrator.report.text import page_line
 from orchestrator.runner import api
+from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
 from orchestrator.runner.results.notes import FILE, read_notes
@@ -94,13 +96,23 @@ class Snapshot:
 
     @cached_property
     def overview(self) -> dict[str, object]:
-        """The content of the report, as plain data."""
+        """The first screen of the report, as plain data."""
         return overview.overview(self.result)
+
+    @cached_property
+    def sections(self) -> dict[str, object]:
+        """What stands below it."""
+        return overview.sections(self.result, self._parts)
 
     @cached_property
     def drawings(self) -> dict[str, object]:
         """The charts of the report, which take longer than all it says."""
-        return overview.drawings(self.result)
+        return overview.drawings(self._parts)
+
+    @cached_property
+    def _parts(self) -> list[Section]:
+        # Examples are pages of their own.
+        return shown_sections(material(self.result), with_examples=False)
 
     def trace(self, index: int) -> dict[str, Any]:
         """Return the requests of an item, or the reason why they can't be shown.

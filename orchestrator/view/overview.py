@@ -1,13 +1,14 @@
-"""The report as plain data for the page: its elements and its charts."""
+"""The report and comparisons as plain data for the page: their elements and charts."""
 
-import importlib
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-from orchestrator.report.html import page
-from orchestrator.report.html.shell import Grid, can_draw, template
+from orchestrator.errors import OrchestratorError
+from orchestrator.report.html import page, shell
 from orchestrator.report.text import page_line
+from orchestrator.runner.api import compare
+from orchestrator.runner.comparing.differences import settings_table
 from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.interface.result import Result
 
@@ -18,35 +19,47 @@ Tree = list[Any]
 
 
 def overview(result: Result) -> dict[str, object]:
-    """The run as the report shows it, without examples, which are pages, and without drawings."""
-    about = material(result)
-    parts = [part for one in page.shown_sections(about) if (part := replace(one, examples=()))]
+    """The run in brief, which waits for nothing that stands below it."""
     return {
-        "description": page_line(str(about.settings.get("description") or "")),
-        "sections": [[part.key, part.title] for part in parts],
-        "content": tree_of(page.content(about, parts)),
+        "description": page_line(str(result.settings.get("description") or "")),
+        "content": tree_of(page.content(material(result))),
     }
 
 
-def drawings(result: Result) -> dict[str, object]:
+def sections(result: Result, parts: Sequence[page.Section]) -> dict[str, object]:
+    """What the report shows below its first screen, without drawings."""
+    return {
+        "sections": [[part.key, part.title] for part in parts],
+        "content": tree_of(page.content(material(result), parts)),
+    }
+
+
+def drawings(parts: Sequence[page.Section]) -> dict[str, object]:
     """The charts of the report by the key of their figure; none where they can't be drawn."""
-    if not can_draw():
-        return {}
-    drawing = importlib.import_module("orchestrator.report.html.charts")
-    found: dict[str, object] = {}
-    for figure in page.all_figures(material(result)):
-        chart = drawing.specification(figure)
-        if chart is not None:
-            picture = drawing.svg(chart, figure.key, page_line(figure.alternative))
-            # Shapes and text that we have just written
-            found[figure.key] = _tree(ET.fromstring(picture))  # noqa: S314
-    return found
+    figures = (figure for part in parts for figure in part.figures)
+    # Shapes and text that we have just written
+    return {key: _tree(ET.fromstring(svg)) for key, _, svg in shell.drawings(figures)}  # noqa: S314
 
 
-def folded(tables: list[Grid], n_open: int = 2) -> Tree:
-    """Tables to be folded away, the first of them open."""
-    draw = template("grid.html.j2").module.folded  # type: ignore[attr-defined]  # a macro
-    return tree_of("".join(draw(one, place < n_open) for place, one in enumerate(tables)))
+def compared(a: Result, b: Result) -> dict[str, object]:
+    """Two runs side by side, as `orchestrator compare` shows them.
+
+    If they can't be compared, the reason, and the settings that differ.
+    """
+    headline: Sequence[str]
+    try:
+        found = compare(a, b, allow_code=a.allow_code)
+        headline, notes, tables = found.headline, found.notes, found.tables
+    except OrchestratorError as error:
+        differing = settings_table({one.path.name: one.settings for one in (a, b)})
+        headline, notes = [str(error)], ()
+        tables = () if differing is None else (differing,)
+    draw = shell.template("grid.html.j2").module.folded  # type: ignore[attr-defined]  # a macro
+    return {
+        "headline": [page_line(line) for line in headline],
+        "notes": [page_line(line) for line in notes],
+        "tables": tree_of("".join(draw(shell.grid(one, one.key), True) for one in tables)),  # noqa: FBT003
+    }
 
 
 def tree_of(markup: str) -> Tree:

@@ -2,29 +2,26 @@
 
 import asyncio
 import contextlib
-import os
 import re
 import secrets
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode
 
-import psutil
 import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.contracts.context import bundled
+from orchestrator.disk import files
 from orchestrator.errors import UsageError, on_disk_error
 from orchestrator.report.text import safe_line, write_to
 from orchestrator.runner.servers.registry import state_folder
@@ -248,9 +245,13 @@ def serve(
     door = Door(announce)
     # A second signal, which the server raises when it has ended, must not skip what is left.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    above = state_folder().parent / "view"
+    with on_disk_error(f"{above} cannot be written"):
+        above.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (
         contextlib.closing(listening),
-        _side_folder() as folder,
+        # For what is made from runs.
+        files.temporary_folder(above) as folder,
         # From the moment when the user is told of Ctrl-C, it is the way to end.
         contextlib.suppress(KeyboardInterrupt),
     ):
@@ -300,20 +301,3 @@ def _listen(port: int | None) -> socket.socket:
             ) from error
         return listening
     raise AssertionError
-
-
-@contextlib.contextmanager
-def _side_folder() -> Iterator[Path]:
-    """A private folder for what is made from runs; gone with this process."""
-    above = state_folder().parent / "view"
-    with on_disk_error(f"{above} cannot be written"):
-        above.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for left in above.iterdir():
-            number = left.name.partition("-")[0]
-            if number.isdecimal() and not psutil.pid_exists(int(number)):
-                shutil.rmtree(left, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=above))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

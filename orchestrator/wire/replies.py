@@ -250,6 +250,8 @@ class _Version(msgspec.Struct, gc=False):
     version: str = ""
     fingerprint: str = ""
     system_fingerprint: str = ""
+    # TGI's commit.
+    sha: str | None = None
 
 
 class _Model(msgspec.Struct, gc=False):
@@ -306,7 +308,8 @@ def version(body: bytes) -> tuple[str, str] | Failure:
     reply = _versions(body)
     if isinstance(reply, Failure):
         return reply
-    return text_of(reply.version), text_of(reply.fingerprint or reply.system_fingerprint)
+    fingerprint = reply.fingerprint or reply.system_fingerprint or reply.sha or ""
+    return text_of(reply.version), text_of(fingerprint)
 
 
 def model_names(body: bytes) -> tuple[str, ...] | Failure:

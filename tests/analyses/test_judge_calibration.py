@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from orchestrator.analyses._judge_accuracy import JudgeCalibrationAnalysis
+from orchestrator.analyses._judge_accuracy import JudgeAccuracyAnalysis
 from orchestrator.contracts.context import Context
 from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
@@ -12,7 +12,7 @@ from tests.tables import lines
 
 
 def tables(rows, sources=None, **config):
-    analysis = JudgeCalibrationAnalysis(JudgedWinner(**config))
+    analysis = JudgeAccuracyAnalysis(JudgedWinner(**config))
     context = Context(
         "study",
         {"answers": ANSWERS, "items": ITEMS, "scores": judged.scores(rows)},

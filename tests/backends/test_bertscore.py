@@ -13,6 +13,7 @@ import pytest
 from backends import bertscore
 from orchestrator.ask import SimilarityAsk
 from orchestrator.backend import LOCAL, ComparesTexts, Endpoint
+from orchestrator.contracts.settings import BertScoreSettings
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 from tests.oracles.bertscore import bertscore_from_similarity
@@ -140,7 +141,7 @@ def test_the_encoders_of_the_published_run_are_read_from_a_folder(
     config = getattr(transformers, f"{family}Config")(**SMALL, **settings)
     getattr(transformers, f"{family}Model")(config).save_pretrained(path)
     # The layer is the one that BERTScore's authors tuned for encoders of this name.
-    located = bertscore.BertScoreKind(bertscore.Config(encoder=str(path))).located(Path()).config
+    located = bertscore.BertScoreKind(BertScoreSettings(encoder=str(path))).located(Path()).config
     assert located.layer == layer
     texts = (TEXTS[0], TEXTS[1], TEXTS[5])
     found = encoder(path, located.layer).compare(texts, name, idf=False)
@@ -162,7 +163,7 @@ def test_it_equals_the_package_with_idf(folder, monkeypatch):
 
 
 def test_the_default_encoder_equals_the_package(monkeypatch):
-    located = bertscore.BertScoreKind(bertscore.Config()).located(Path()).config
+    located = bertscore.BertScoreKind(BertScoreSettings()).located(Path()).config
     texts = (
         "Paris is the capital of France.",
         "The capital is Paris!",
@@ -267,7 +268,7 @@ def test_a_layer_that_there_is_not_is_refused(folder, layer):
 
 async def test_the_back_end_compares_in_its_thread_and_says_what_it_is(folder):
     config = (
-        bertscore.BertScoreKind(bertscore.Config(encoder=str(folder), threads=1))
+        bertscore.BertScoreKind(BertScoreSettings(encoder=str(folder), threads=1))
         .located(Path())
         .config
     )
@@ -288,7 +289,7 @@ async def test_the_back_end_compares_in_its_thread_and_says_what_it_is(folder):
 
 def test_its_identity_is_what_decides_its_numbers(folder, tmp_path):
     def identity(**settings):
-        config = bertscore.Config(encoder=str(folder), **settings)
+        config = BertScoreSettings(encoder=str(folder), **settings)
         return tuple(sorted(bertscore.BertScoreKind(config).identity(tmp_path).items()))
 
     apart = [identity(), identity(layer=1), identity(idf=True), identity(max_length=8)]
@@ -298,7 +299,9 @@ def test_its_identity_is_what_decides_its_numbers(folder, tmp_path):
 
 def test_an_encoder_is_found_beside_the_recipe(folder):
     beside = (
-        bertscore.BertScoreKind(bertscore.Config(encoder=folder.name)).located(folder.parent).config
+        bertscore.BertScoreKind(BertScoreSettings(encoder=folder.name))
+        .located(folder.parent)
+        .config
     )
     assert Path(beside.encoder) == folder.resolve()
 
@@ -310,9 +313,9 @@ def test_without_the_extra_one_error_says_what_to_install(monkeypatch, tmp_path)
             importlib.util, "find_spec", lambda name, no=lacking: None if name == no else find(name)
         )
         with pytest.raises(UsageError, match=r"\[bertscore\]"):
-            bertscore.BertScoreKind(bertscore.Config()).identity(tmp_path)
+            bertscore.BertScoreKind(BertScoreSettings()).identity(tmp_path)
 
 
 def test_an_encoder_that_is_not_here_is_refused(tmp_path):
     with pytest.raises(UsageError, match="no/where"):
-        bertscore.BertScoreKind(bertscore.Config(encoder="no/where")).identity(tmp_path)
+        bertscore.BertScoreKind(BertScoreSettings(encoder="no/where")).identity(tmp_path)

@@ -370,9 +370,10 @@ async def test_load_is_asked_for_while_every_connection_is_taken():
 
 async def test_the_reply_to_a_cancelled_request_reaches_nobody_else():
     first = HEAD + b"content-length: 5\r\n\r\nfirst"
-    async with scripted([0.05, first], [PLAIN], limit=1) as (transport, _):
+    async with scripted([30.0, first], [PLAIN], limit=1) as (transport, script):
         task = asyncio.ensure_future(transport.post("/x", b"{}", 5.0, whole))
-        await asyncio.sleep(0.02)
+        while not script.requests:  # noqa: ASYNC110 (streams have no event for it)
+            await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from orchestrator import plugins
-from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
+from orchestrator.errors import EXIT_COMPLETE
 
 BROKEN = '"""A method of mine.\n\nMore.\n"""\n1 / 0\n'
 
@@ -53,17 +53,13 @@ def test_all_families_are_listed_at_once(command):
     assert {"methods", "analyses", "backends", "servers", "datasets"} <= set(shown)
 
 
-def test_statistics_are_listed_with_those_of_packages_and_recipes(command, installed, recipe, here):
-    (here / "mine.py").write_text('"""A statistic of mine."""\n1 / 0\n')
-    wanted = {"kind": "./mine.py", "method": "answers", "column": "n_tokens"}
-    path = recipe(methods=[{"kind": "answers"}], statistics={"of": [wanted]})
+def test_statistics_are_listed_with_those_of_packages(command, installed):
     found = {
         (one["kind"], one["origin"]): one["about"]
-        for one in json.loads(command("list", "plugins", path, "--json")[1])
+        for one in json.loads(command("list", "plugins", "--json")[1])
         if one["family"] == "statistics"
     }
     assert found["span", "acme 1.2"] == "Largest less smallest."
-    assert found["./mine.py", str(here / "mine.py")] == "A statistic of mine."
     assert {kind for kind, origin in found if origin == "bundled"} == {"quantile", "share_above"}
     shown = command("list", "plugins")[1].splitlines()
     assert "statistics" in shown
@@ -77,25 +73,3 @@ def test_statistics_have_a_listing_of_their_own(command, installed):
     shown = command("list", "statistics")[1].splitlines()
     assert shown[0].startswith("quantile ")
     assert "from acme 1.2" in shown[-1]
-
-
-def test_code_that_a_recipe_names_is_listed_and_not_run(command, recipe, here, monkeypatch):
-    (here / "my method.py").write_text(BROKEN)
-    (here / "p_listed").mkdir()
-    (here / "p_listed" / "__init__.py").write_text("1 / 0")
-    (here / "p_listed" / "mine.py").write_text(BROKEN)
-    monkeypatch.syspath_prepend(here)
-    methods = [{"kind": "./my method.py"}, {"kind": "p_listed.mine"}, {"kind": "./gone.py"}]
-    path = recipe(methods=[*methods, {"kind": "answers"}])
-    found = {
-        one["kind"]: one
-        for one in json.loads(command("list", "methods", path, "--json")[1])
-        if one["origin"] != "bundled"
-    }
-    assert set(found) == {"./my method.py", "p_listed.mine", "./gone.py"}
-    assert found["./my method.py"]["origin"] == str(here / "my method.py")
-    assert found["./my method.py"]["about"] == "A method of mine."
-    assert found["p_listed.mine"]["origin"] == str(here / "p_listed" / "mine.py")
-    assert found["p_listed.mine"]["about"] == "A method of mine."
-    assert "cannot be read" in found["./gone.py"]["about"]
-    assert command("list", "methods", "nowhere.yaml")[0] == EXIT_USAGE

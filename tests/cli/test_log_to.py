@@ -24,8 +24,8 @@ class Kept(Tracker):
         self.told: list[tuple[str, object]] = []
         self.release = threading.Event()
 
-    def begin(self, began):
-        self.told.append(("begin", began))
+    def begin(self, *told):
+        self.told.append(("begin", told))
         if self.fault == "raises":
             raise ConnectionError("no route\nto host")
         if self.fault == "hangs":
@@ -69,10 +69,10 @@ def test_a_tracker_gets_settings_progress_and_results(command, recipe, kept, her
     assert names[0] == "begin"
     assert "log" in names
     assert names[-1] == "end"
-    began = tracker.told[0][1]
-    assert (began.project, began.parameters["seed"]) == ("made", 77)
-    assert began.parameters["methods.0.kind"] == "pairwise_ranking"
-    assert began.folder == here / "runs" / "made"
+    _, name, folder, parameters = tracker.told[0][1]
+    assert (name, parameters["seed"]) == ("made", 77)
+    assert parameters["methods.0.kind"] == "pairwise_ranking"
+    assert folder == here / "runs" / "made"
     metrics, state = tracker.told[-1][1]
     assert state == "complete"
     ratings = [name for name in metrics if name.startswith("rating/")]

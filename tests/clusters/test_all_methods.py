@@ -56,7 +56,6 @@ ANALYSES: list[dict[str, Any]] = [
     {"kind": "validation"},
     {"kind": "meta_evaluation", "gold": {"exact_match": True}},
     {"kind": "judge_accuracy"},
-    {"kind": "judge_calibration"},
     {"kind": "sharpening"},
     {"kind": "jury", "method": "pairwise_ranking"},
     {"kind": "conflict"},

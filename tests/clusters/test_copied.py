@@ -11,7 +11,6 @@ ANALYSES = [
     {"kind": "validation"},
     {"kind": "meta_evaluation", "gold": {"exact_match": True}},
     {"kind": "judge_accuracy"},
-    {"kind": "judge_calibration"},
     {"kind": "sharpening"},
     {"kind": "jury", "method": "pairwise_ranking"},
 ]

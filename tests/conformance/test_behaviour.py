@@ -154,7 +154,7 @@ async def test_a_request_that_is_given_up_stops_being_computed(server, backend):
     endpoint = Endpoint(
         base_url=server.server.base_url, model=MODEL, api_key=server.server.api_key, max_in_flight=4
     )
-    transport = http_transport(endpoint, 3.0)
+    transport = http_transport(endpoint)
     before = await n_drawn(transport)
     tasks = [
         asyncio.ensure_future(transport.post("/v1/chat/completions", endless, 60.0, whole))

@@ -106,7 +106,7 @@ async def test_labels_are_refused_where_such_a_server_is_taken_for_a_raw_one(oth
 
 async def test_requests_that_meet_a_closing_connection_are_answered(otherwise):
     """The server closes each connection at about the moment at which it is used again."""
-    async with otherwise.connected(settings={"keepalive_s": 60.0}, max_in_flight=16) as backend:
+    async with otherwise.connected(max_in_flight=16) as backend:
 
         async def ask_again(at):
             for turn in range(5):

@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -52,10 +53,14 @@ TABLE = [
     (numbers.percent, (0.9999,), ">99.9 %"),
     (numbers.percent, (1.0,), "100.0 %"),
     (numbers.percent, (NAN,), UNDEFINED),
+    (numbers.percent, (0.1234, 0.101, 0.149), "12.3 % [10.1, 14.9]"),
+    (partial(numbers.percent, decimals=0), (0.84, 0.81, 0.86), "84 % [81, 86]"),
+    (partial(numbers.percent, decimals=0), (0.9999,), ">99 %"),
     (numbers.signed_percent, (0.0321,), "+3.2 %"),
     (numbers.signed_percent, (-0.5,), "-50.0 %"),
     (numbers.signed_percent, (-0.0003,), "+0.0 %"),
     (numbers.signed_percent, (NAN,), UNDEFINED),
+    (numbers.signed_percent, (0.0321, 0.021, 0.043), "+3.2 % [2.1, 4.3]"),
     (numbers.level, (0.95,), "95 %"),
     (numbers.level, (0.999,), "99.9 %"),
     (numbers.duration, (0.04,), "0.0 s"),

@@ -35,8 +35,8 @@ def write(path, rows):
     return path
 
 
-def opened(path, **settings):
-    kind = {"tsv": "csv", "xlsx": "excel"}.get(path.suffix[1:], path.suffix[1:])
+def opened(path, kind="", **settings):
+    kind = kind or {"tsv": "csv", "xlsx": "excel"}.get(path.suffix[1:], path.suffix[1:])
     config = contracts.load(plugins.DATASETS, kind).Config.model_validate(
         {"path": str(path), **settings}
     )
@@ -56,6 +56,22 @@ def path(request, tmp_path, monkeypatch):
 
 
 # -- what every kind of file does --------------------------------------------------------------
+
+
+def test_a_file_of_another_suffix_is_read_by_its_kind(path):
+    renamed = write(path, ROWS).rename(path.with_suffix(".data"))
+    kind = {".tsv": "csv"}.get(path.suffix, path.suffix[1:])
+    config = contracts.load(plugins.DATASETS, kind).Config.model_validate(
+        {"path": str(renamed), "fields": {"prompt": "question"}}
+    )
+    dataset = open_dataset(PluginRef(kind, config))
+    assert [dataset.item(n).prompt for n in range(len(ROWS))] == [row["question"] for row in ROWS]
+
+
+def test_a_tab_divides_a_tsv_whatever_its_header_holds(tmp_path):
+    path = tmp_path / "items.tsv"
+    path.write_text("prompt\ta, b; c, d\nx\ty\n", encoding="utf-8")
+    assert opened(path).item(0).prompt == "x"
 
 
 def test_rows_become_items_with_the_usual_columns(path):

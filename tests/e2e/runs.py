@@ -12,7 +12,6 @@ from typing import Any
 
 import polars as pl
 
-from backends._openai_compatible import ChatConfig, native_dialect
 from orchestrator.ask import ChooseAsk, seed_of
 from orchestrator.driver import Driver
 from orchestrator.recipe.load import load
@@ -130,8 +129,6 @@ def _hash(model: str, ask: Any, key: bytes, seed: int) -> str:
     if isinstance(ask, ChooseAsk):
         body, route = requests.choose(model, ask), b"choose"
     else:
-        body, route = (
-            requests.chat(model, ask, seed_of(key, seed), native_dialect(ChatConfig())),
-            b"chat",
-        )
+        dialect = requests.Dialect(token_ids=True, top_k_off=0)
+        body, route = requests.chat(model, ask, seed_of(key, seed), dialect), b"chat"
     return blake2b(body, digest_size=12, key=route).hexdigest()

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from backends._transport import Read, Reply, Transport, whole
+from backends._transport import Read, Reply
 from orchestrator import contracts, plugins
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
 from orchestrator.records import Failure, Message, Outcome, Prefix, Sampling, labels
 from tests.fake.main import serving
-from tests.recorded.replay import request_of
+from tests.recorded.replay import Recorder, request_of
 
 KEY = "sk-fuzz-0123456789"
 MESSAGES = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)
@@ -63,30 +63,6 @@ KINDS = {
 }
 
 
-class _Keeper:
-    """A transport that keeps the bodies that pass through it."""
-
-    def __init__(self, inner: Transport, kept: dict[str, Reply]) -> None:
-        self._inner = inner
-        self._kept = kept
-
-    async def post(self, path: str, body: bytes, timeout_s: float, read: Read[Any]) -> Any:
-        reply = await self._inner.post(path, body, timeout_s, whole)
-        self._keep(request_of(path, body), reply)
-        return reply if isinstance(reply, Failure) else read(reply)
-
-    async def get(self, path: str, timeout_s: float) -> Reply | Failure:
-        return self._keep(path, await self._inner.get(path, timeout_s))
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-    def _keep(self, request: str, reply: Reply | Failure) -> Reply | Failure:
-        if isinstance(reply, Reply):
-            self._kept[request] = reply
-        return reply
-
-
 class Garbler:
     """Answers from a recording; the reply of number `at`, counted from 0, is another one.
 
@@ -128,7 +104,7 @@ async def _record(kind: Kind) -> dict[str, dict[str, Reply]]:
         for name, call in CALLS.items():
             backend = connected(kind, url)
             kept: dict[str, Reply] = {}
-            backend._transport = _Keeper(backend._transport, kept)
+            backend._transport = Recorder(backend._transport, kept.__setitem__)
             await call(backend)
             await backend.close()
             found[name] = kept

@@ -60,12 +60,16 @@ def test_chats_and_completions(body):
 def test_those_of_tgi(body):
     ask = GenerateAsk("m", MESSAGES, Sampling(stop=("a",)))
     check(tgi.generation(body, READING, ask, 5))
-    for read in (tgi.prefilled, tgi.listed, tgi.templated, tgi.token_ids):
+    prefilled = tgi.prefilled(body, KEY)
+    if isinstance(prefilled, Failure):
+        check_failure(prefilled)
+    else:
+        ids, logprobs = prefilled
+        assert len(ids) == len(logprobs)
+    for read in (tgi.listed, tgi.templated, tgi.token_ids):
         found = read(body, KEY)
         if isinstance(found, Failure):
             check_failure(found)
-        elif isinstance(found, tgi.Prefilled):
-            assert len(found.ids) == len(found.logprobs)
 
 
 @cache

@@ -16,7 +16,6 @@ from hypothesis.extra import numpy as arrays
 from orchestrator.errors import StatisticsError
 from orchestrator.judgment.confidence import (
     discrete_semantic_entropy,
-    first_alike,
     group_confidence,
     predictive_entropy,
     self_certainty_low,
@@ -259,20 +258,3 @@ def test_each_sample_has_a_meaning():
 
 def test_predictive_entropy_by_hand():
     assert predictive_entropy([-1.0, -2.0, -6.0]) == pytest.approx(3)
-
-
-def test_a_sample_is_compared_with_the_first_of_each_meaning():
-    # 2 is like 1 and not like 0; 3 is like 2 alone, which is no first.
-    alike = np.eye(4, dtype=bool)
-    for one, other in ((1, 2), (2, 3)):
-        alike[one, other] = alike[other, one] = True
-    assert first_alike(alike) == [0, 1, 1, 2]
-
-
-def test_meanings_of_samples_as_lm_polygraph_numbers_them():
-    # Likeness that is not transitive: 3 and 5 are like 0 and 2, 6 is like 0 and 4. The code of
-    # Farquhar et al. takes the last meaning that a sample is like: 0, 1, 2, 2, 1, 2, 0.
-    alike = np.eye(7, dtype=bool)
-    for one, other in ((0, 3), (0, 5), (0, 6), (1, 4), (2, 3), (2, 5), (3, 5), (4, 6)):
-        alike[one, other] = alike[other, one] = True
-    assert first_alike(alike) == [0, 1, 2, 0, 1, 0, 0]

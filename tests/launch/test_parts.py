@@ -46,7 +46,7 @@ async def test_parts_start_together_and_the_first_answers(tmp_path):
     try:
         assert (server.node, server._parts.nodes) == ("n0", ("n0", "n1", "n2"))
         assert await health(server, server.api_key) == 200
-        assert "part 2 of 3 is connected" in server.log_text()
+        assert "part 2 of 3 is connected" in server.log.text()
         parts = {rank: one.children()[0] for rank, one in watchdogs(server).items()}
         assert len(parts) == 3
         assert all(server.api_key not in " ".join(one.cmdline()) for one in parts.values())

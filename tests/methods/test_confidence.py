@@ -97,12 +97,6 @@ def test_positions_that_list_fewer_tokens_are_counted():
     assert row["token_confidence"] == pytest.approx(-np.log([0.5, 0.8]).mean())
 
 
-def test_an_answer_can_be_scored_instead():
-    row = row_of(Model(raw=False), observe="score", p_true=None)
-    assert row["token_confidence"] is not None
-    assert row["undefined"] is None
-
-
 def test_probabilities_after_sampling_settings_are_not_used():
     row = row_of(Model(raw=False), p_true=None)
     assert row["token_confidence"] is None
@@ -126,15 +120,6 @@ def test_the_reply_may_be_begun_as_in_the_paper():
     assert [ask.prefix.text for ask in model.of(ChooseAsk)] == ["The proposed answer is: ("]
 
 
-def test_the_model_may_see_its_samples_before_it_says_what_is_true():
-    model = Model(("Paris", "Rome"))
-    row_of(model, p_true="brainstormed", samples={"n": 2, "meaning": "text"})
-    (asked,) = model.of(ChooseAsk)
-    assert "some brainstormed ideas: Paris\nRome\nParis\nPossible Answer: Paris\n" in (
-        asked.messages[0].content
-    )
-
-
 def test_samples_mean_the_same_where_each_entails_the_other():
     same = {("It is Paris.", "Paris"), ("Paris", "It is Paris."), ("Paris", "Rome")}
     model = Model(("Paris", "Rome", "It is Paris.", "Paris"), entails=same)
@@ -153,6 +138,13 @@ def test_samples_mean_the_same_where_each_entails_the_other():
     assert len(model.of(ChooseAsk)) == 6
 
 
+def test_a_sample_is_compared_with_the_first_of_each_meaning():
+    # c is like b and not like a; d is like c alone, which is no first.
+    same = {("b", "c"), ("c", "b"), ("c", "d"), ("d", "c")}
+    row = row_of(Model(("a", "b", "c", "d"), entails=same), p_true=None, samples={"n": 4})
+    assert row["n_meanings"] == 3
+
+
 def test_another_model_may_judge_entailment():
     model = Model(("a", "b"))
     row_of(model, "judge", p_true=None, samples={"n": 2}, entailment_by="judge")
@@ -168,9 +160,7 @@ def test_entailment_that_is_not_known_leaves_meanings_undefined():
     assert row["predictive_entropy"] is not None
 
 
-def test_meanings_may_be_told_by_an_encoder_or_by_the_text():
-    model = Model(("ab", "ac", "b"))
-    assert row_of(model, "x", samples={"n": 3, "meaning": "similarity"})["n_meanings"] == 2
+def test_meanings_may_be_told_by_the_text():
     model = Model(("New York", "new  york ", "York"))
     assert row_of(model, samples={"n": 3, "meaning": "text"})["n_meanings"] == 2
 
@@ -192,7 +182,6 @@ def test_an_empty_answer_has_no_confidence_and_asks_for_nothing_more():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"p_true": "brainstormed"}, "shows samples"),
         ({"entailment_by": "j"}, "needs samples"),
         ({"alternatives": 0, "p_true": None}, "nothing to compute"),
     ],

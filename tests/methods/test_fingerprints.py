@@ -29,8 +29,8 @@ KNOWN: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "confidence": (
         {"vocabulary_size": 9, "samples": {"n": 3}},
-        "0170f5dee05700a33e18bd22104e8061",
-        "041bc02622bec38cad550884c7c05957",
+        "3bd927ab4e70ec029cc38b3908a3db14",
+        "2ae93a313306324b0dc485bb8e19cc51",
     ),
     "consistency": (
         {"similarity": {"kind": "rouge_l"}},

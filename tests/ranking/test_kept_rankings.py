@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.frames import FrameFiles
 from orchestrator.runner.results import tables
-from orchestrator.runner.results.frames import analyse
-from orchestrator.runner.results.tables import RANKINGS, rankings_of
+from orchestrator.runner.results.frames import RANKINGS, analyse
+from orchestrator.runner.results.tables import rankings_of
 from orchestrator.statistics.results import Thresholds
 
 CODE = (

@@ -145,6 +145,11 @@ def test_an_order_without_a_distribution_is_decided_by_its_preference():
     assert order_decisions(rows, "p_ab").tolist() == [1.0, 0.0, 0.0]
 
 
+def test_an_even_number_of_levels_has_none_for_a_tie():
+    rows = pl.DataFrame({"p_ab": [[0.2, 0.8], [0.8, 0.2], [0.5, 0.5]]})
+    assert order_decisions(rows, "p_ab").tolist() == [-1.0, 1.0, 0.0]
+
+
 def test_thresholds_come_from_the_recipe():
     assert thresholds_of({}) == DEFAULTS
     assert thresholds_of({"statistics": {"trust": {"flips": 0.4}}}).flips == 0.4

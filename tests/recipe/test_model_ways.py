@@ -53,6 +53,19 @@ def test_the_resolved_entry_leads_to_the_same_model(load_models):
             {"answers": {"field": "x"}, "thinking": {}},
             "can be used only with 'server' or 'base_url'",
         ),
+        ({"base_url": []}, "one address or a list of different addresses"),
+        (
+            {"base_url": ["http://127.0.0.1:1", "http://127.0.0.1:1/"]},
+            "list of different addresses",
+        ),
+        ({"base_url": ["http://127.0.0.1:1", "nowhere"]}, "must be a URL"),
+        ({**URL, "replicas": 2}, "can be used only with 'server', not with 'base_url'"),
+        ({"server": "fake", "weights": "x", "replicas": 0}, "replicas"),
+        (
+            {"server": "fake", "weights": "x", "replicas": 2, "min_servers": 3},
+            "number of servers, 2, got 3",
+        ),
+        ({**URL, "min_servers": 2}, "number of servers, 1, got 2"),
     ],
 )
 def test_what_makes_no_sense_is_a_fault(load_models, entry, said):
@@ -84,26 +97,3 @@ def test_one_address_in_a_list_is_as_good_as_alone(load_models):
     url = "http://127.0.0.1:1"
     listed, alone = load_models(a={"base_url": [url]}, b={"base_url": url}).models.values()
     assert (listed.base_url, listed.base_urls) == (alone.base_url, ())
-
-
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        ({"base_url": []}, "one address or a list of different addresses"),
-        (
-            {"base_url": ["http://127.0.0.1:1", "http://127.0.0.1:1/"]},
-            "list of different addresses",
-        ),
-        ({"base_url": ["http://127.0.0.1:1", "nowhere"]}, "must be a URL"),
-        ({**URL, "replicas": 2}, "can be used only with 'server', not with 'base_url'"),
-        ({"server": "fake", "weights": "x", "replicas": 0}, "replicas"),
-        (
-            {"server": "fake", "weights": "x", "replicas": 2, "min_servers": 3},
-            "number of servers, 2, got 3",
-        ),
-        ({**URL, "min_servers": 2}, "number of servers, 1, got 2"),
-    ],
-)
-def test_addresses_and_replicas_that_make_no_sense_are_faults(load_models, entry, said):
-    with pytest.raises(RecipeError, match=said):
-        load_models(m=entry)

@@ -66,6 +66,15 @@ def test_a_header_that_names_no_secret_is_taken(tmp_path, name):
     assert loaded(tmp_path, headers={name: "Bearers of the torch"}).entry.headers
 
 
+@pytest.mark.parametrize("name", ["api-key", "x-api-key", "password"])
+@pytest.mark.parametrize("place", ["headers", "query"])
+def test_a_sensitive_name_is_taken_from_the_environment_and_not_in_a_backend(tmp_path, place, name):
+    sent = {place: {name: {"env": "A_VALUE"}}}
+    assert loaded(tmp_path, **sent).resolved()[place] == sent[place]
+    said = refused(tmp_path, backend={"kind": "openai", **sent})
+    assert "do not write an API key in a recipe" in said
+
+
 def test_a_secret_in_defaults_or_an_override_is_refused_and_not_shown(tmp_path):
     top = {"defaults": {"models": {"headers": {"Authorization": "short-one"}}}}
     assert "short-one" not in refused(tmp_path, top=top)

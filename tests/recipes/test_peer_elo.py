@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from backends import bertscore
+from orchestrator.contracts.settings import BertScoreSettings
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
 from orchestrator.recipe.load import find
 from orchestrator.runner.api import plan
@@ -47,7 +48,7 @@ def by_package(hypothesis, reference):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         package = importlib.import_module("bert_score")
-    folder = bertscore.BertScoreKind(bertscore.Config()).located(Path()).config.encoder
+    folder = bertscore.BertScoreKind(BertScoreSettings()).located(Path()).config.encoder
     precision, _, _ = package.score(
         [hypothesis], [reference], model_type=folder, num_layers=6, device="cpu"
     )

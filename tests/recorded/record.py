@@ -42,7 +42,7 @@ async def _record(run: Running, truth: Reference) -> Recording:
     endpoint = Endpoint(
         base_url=run.server.base_url, model=MODEL, api_key=run.server.api_key, max_in_flight=1
     )
-    transport = Recorder(http_transport(endpoint, 3.0), kept)
+    transport = Recorder(http_transport(endpoint), kept.keep)
 
     def connected() -> OpenaiCompatible:
         """A back-end that knows nothing yet, so that every ask can be played by itself."""

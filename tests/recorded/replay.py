@@ -56,6 +56,9 @@ class Recording:
             }
         )
 
+    def keep(self, request: str, reply: Reply) -> None:
+        self.exchanges[request] = (reply.status, reply.body.decode())
+
     def write(self, kind: str) -> Path:
         path = FOLDER / kind / "recording.json"
         path.parent.mkdir(exist_ok=True)
@@ -90,26 +93,27 @@ def request_of(path: str, body: bytes | None) -> str:
 
 
 class Recorder:
-    """A transport that keeps what passes through it."""
+    """A transport that hands `keep` each request that is answered, and its reply."""
 
-    def __init__(self, inner: Transport, kept: Recording) -> None:
+    def __init__(self, inner: Transport, keep: Callable[[str, Reply], object]) -> None:
         self._inner = inner
-        self._kept = kept
+        self._keep = keep
 
     async def post(self, path: str, body: bytes, timeout_s: float, read: Read[Any]) -> Any:
-        reply = await self._inner.post(path, body, timeout_s, whole)
-        self._keep(request_of(path, body), reply)
+        reply = self._kept(
+            request_of(path, body), await self._inner.post(path, body, timeout_s, whole)
+        )
         return reply if isinstance(reply, Failure) else read(reply)
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
-        return self._keep(request_of(path, None), await self._inner.get(path, timeout_s))
+        return self._kept(request_of(path, None), await self._inner.get(path, timeout_s))
 
     async def close(self) -> None:
         await self._inner.close()
 
-    def _keep(self, request: str, reply: Reply | Failure) -> Reply | Failure:
+    def _kept(self, request: str, reply: Reply | Failure) -> Reply | Failure:
         if isinstance(reply, Reply):
-            self._kept.exchanges[request] = (reply.status, reply.body.decode())
+            self._keep(request, reply)
         return reply
 
 

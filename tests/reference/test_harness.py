@@ -15,7 +15,7 @@ def nan_is_none(values):
 
 def test_ratings_as_fastchat_reads_them(reference):
     inputs, outputs = reference("mtbench.parse_rating")
-    read = [mt_bench.published_rating(text) for text in inputs["texts"]]
+    read = [mt_bench.published_rating(text)[0] for text in inputs["texts"]]
     assert read == outputs["ratings"]
 
 
@@ -30,7 +30,7 @@ def test_ratings_that_fastchat_misreads_or_calls_minus_one_are_missing(reference
 
 def test_winners_as_fastchat_reads_them(reference):
     inputs, outputs = reference("mtbench.parse_winner")
-    read = [mt_bench.published_winner(text) or "error" for text in inputs["texts"]]
+    read = [mt_bench.published_winner(text)[0] or "error" for text in inputs["texts"]]
     assert read == outputs["winner"]
 
 

@@ -79,6 +79,12 @@ def test_the_summary_of_a_complete_run():
     assert "0.2 requests/s" in text
 
 
+@pytest.mark.parametrize("changes", [{"elapsed_s": 0.0}, {"requests_sent": 0}])
+def test_a_call_that_took_no_time_or_sent_nothing_has_no_rate(changes):
+    progress = msgspec.structs.replace(a_progress(50.0), **changes)
+    assert "requests/s" not in printed(calls.run_summary(progress, 0))
+
+
 def test_the_summary_of_a_run_with_failures_names_the_causes():
     text = printed(calls.run_summary(a_progress(50.0), 0))
     assert text.startswith("Finished, 2 units failed in 50 s")

@@ -5,11 +5,11 @@ from itertools import pairwise
 import jsonschema
 import pytest
 
-from orchestrator.report import words
 from orchestrator.report.brief import brief
 from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.text import escaped
 from orchestrator.report.words import pairs_apart, ranking_json, told_apart
+from orchestrator.statistics.ranking import Pair
 from tests.report.samples import an_analysis, printed
 
 
@@ -85,7 +85,10 @@ def test_the_sentence_stays_short_with_thirty_models():
 @pytest.mark.parametrize("n_apart", [8, 9, 426, 427, 435])
 def test_pairs_are_named_where_they_are_few(n_apart):
     """Nine pairs of models with long names are a paragraph that nobody reads."""
-    pairs = [words.Tested(f"a{i}", f"b{i}", 0.001, resolvable=i < n_apart) for i in range(435)]
+    pairs = [
+        Pair(f"a{i}", f"b{i}", None, None, None, 0.001, None, resolvable=i < n_apart)
+        for i in range(435)
+    ]
     said = pairs_apart(pairs, 0.95).text()
     count = "All 435" if n_apart == 435 else f"{n_apart} of 435"
     start = f"{count} pairs of models can be told apart"

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.html import charts, methods, page, shell
+from orchestrator.errors import OrchestratorError
+from orchestrator.report.html import basis, charts, methods, page, shell
 from orchestrator.report.html.examples import examples
 from orchestrator.report.html.figures import key
 from orchestrator.report.html.shell import safe_block
@@ -186,7 +187,7 @@ def test_a_drawing_with_anything_else_is_refused():
         "data": {"values": [{"u": "data:,"}]},
         "encoding": {"url": {"field": "u"}},
     }
-    with pytest.raises(charts.DrawingError):
+    with pytest.raises(OrchestratorError, match="a chart holds"):
         charts.svg(linked, "a", "b")
 
 
@@ -236,6 +237,29 @@ def test_undefined_cells_say_why_and_have_no_order():
 def test_a_block_has_nothing_that_moves_its_neighbours(text):
     shown = safe_block(text)
     assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\x00-\x08\x7f]", shown)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("/home/somebody/models/judge.gguf", "…/judge.gguf"),
+        ("models/judge.gguf", "models/judge.gguf"),
+        ("https://models.example/v1", "https://models.example/v1"),
+        ("a/b", "a/b"),
+    ],
+)
+def test_a_page_names_no_folder_of_this_machine(said, shown):
+    assert basis.without_folders(said) == shown
+    settings = {"models": [{"weights": said, "n": 1}, None]}
+    assert basis.portable(settings) == {"models": [{"weights": shown, "n": 1}, None]}
+
+
+@given(st.integers(0, 6), st.integers(0, 6))
+def test_a_letter_has_at_most_three_marks_and_a_block_its_limit(n_marks, n_more):
+    text = "e" + "\u0301" * n_marks + "x" * n_more
+    assert safe_block(text) == "e" + "\u0301" * min(n_marks, 3) + "x" * n_more
+    cut = f"… ({n_more:,} more characters)" if n_more else ""
+    assert safe_block("y" * (5 + n_more), limit=5) == f"yyyyy{cut}"
 
 
 @given(st.text(alphabet=st.characters(codec="ascii"), max_size=60))

@@ -154,6 +154,20 @@ def test_labels_of_charts_do_not_collide(browser, request, which, width):
 
 
 @in_chromium
+@pytest.mark.parametrize("width", [900, 960, 1000, 1080, 1160])
+@pytest.mark.parametrize("which", ["thirty", "whole"])
+def test_no_ranking_runs_below_what_stands_beside_it(browser, request, which, width):
+    path = request.getfixturevalue(which)
+    with opened(browser, path, viewport={"width": width, "height": 844}) as (page, _):
+        over = page.evaluate(
+            """() => [...document.querySelectorAll(".forest")].map(
+              (one) => one.scrollWidth - one.parentElement.clientWidth)"""
+        )
+        assert over
+        assert max(over) <= 0
+
+
+@in_chromium
 @pytest.mark.parametrize("width", [1280, 390])
 @PAGES
 def test_numbers_of_a_column_stand_below_each_other(browser, request, which, width):
@@ -232,3 +246,25 @@ def test_a_rank_does_not_touch_its_name(browser, thirty):
         for row in page.locator(".forest tbody tr").all()[:20]:
             parts = [row.locator(one).bounding_box() for one in (".rank", "th bdi", ".n >> nth=1")]
             assert all(a["x"] + a["width"] <= b["x"] + 0.5 for a, b in pairwise(parts))
+
+
+@in_chromium
+@pytest.mark.parametrize("height", [300, 1100, 2500])
+def test_a_chart_is_printed_on_one_sheet_with_its_heading(browser, tmp_path, height):
+    """Charts of many models are taller than a sheet of A4 within its margins, in pixels."""
+    width, sheet = 688, 1016
+    report = tmp_path / "report.html"
+    report.write_text(html.render(hostile.material()), encoding="utf-8")
+    with opened(browser, report, viewport={"width": width, "height": sheet}) as (page, _):
+        page.emulate_media(media="print")
+        page.evaluate(
+            "(height) => { for (const one of document.querySelectorAll('figure .chart svg')) {"
+            "one.setAttribute('height', height);"
+            "one.setAttribute('viewBox', `0 0 ${one.getAttribute('width')} ${height}`); } }",
+            height,
+        )
+        heights = page.evaluate(
+            "[...document.querySelectorAll('figure:has(> .chart)')].map((one) => one.offsetHeight)"
+        )
+        assert heights
+        assert max(heights) <= sheet

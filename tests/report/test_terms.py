@@ -1,11 +1,13 @@
 """Terms of the report say what they mean: under the pointer, at the focus, at a touch."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
 from orchestrator.report.html import shell
+from orchestrator.report.words import score
 from tests.browser import IN_CHROMIUM, assert_no_fault
 from tests.report.test_html_browser import opened, report  # noqa: F401 (fixture)
 
@@ -22,9 +24,30 @@ def in_chromium(test):
 def test_the_glossary_has_the_same_text_by_including_it():
     assert "```{include} ../orchestrator/report/html/terms.md\n" in GLOSSARY.read_text("utf-8")
     found = shell.terms()
-    assert list(found) == ["beside a result", "column", "interval"]
+    assert list(found) == ["beside a result", "column", "interval", "heading"]
     assert {term for of in found.values() for term in of} >= WANTED
     assert all(meaning and "|" not in meaning for of in found.values() for meaning in of.values())
+
+
+def test_the_headings_of_analyses_are_terms():
+    """Every table of an analysis whose title is one text says what it is about."""
+    titles = set()
+    for path in (Path(shell.__file__).parents[2] / "analyses").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "make_table":
+                titles |= {one.value for one in node.args[1:2] if isinstance(one, ast.Constant)}
+    assert len(titles) > 10
+    plain = {"What is known", "What was varied", "Scores in each category"}
+    meant = {*shell.terms()["heading"], "Methods and the true order of models"}
+    assert titles - meant - plain - {"Winners in each category"} == set()
+
+
+def test_a_heading_with_the_name_of_its_method_is_the_same_term():
+    meant = shell.template("brief.html.j2").module.meant  # type: ignore[attr-defined]  # a macro
+    meaning = shell.terms()["heading"]["Each judge"]
+    for title in ("Each judge", "Each judge (jury)", "Each judge: accuracy (jury)"):
+        assert meant(title) == meaning
+    assert meant("Each judgment") == ""
 
 
 def test_no_kind_of_interval_is_named_in_the_meaning_of_another():
@@ -96,3 +119,16 @@ def test_axe_finds_no_fault_in_the_terms(browser, report, axe):  # noqa: F811
     with opened(browser, report) as (page, _):
         page.locator(".term").first.focus()
         assert_no_fault(page, axe, 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("pairwise_ranking.prefer_a", "pairwise_ranking: P(A better)"),
+        ("answers.mean_logprob", "answers: mean log-prob"),
+        ("glass_box.softmax_entropy", "glass_box: softmax entropy"),
+        ("exact_match", "exact match"),
+    ],
+)
+def test_a_score_is_shown_in_words(name, said):
+    assert score(name) == said

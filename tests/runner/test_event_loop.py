@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.runner.event_loop import CANCELLED, run_to_end
+from orchestrator.runner.event_loop import CANCELLED, event_loop
 
 
 def cancel_this_task() -> None:
@@ -25,19 +25,22 @@ def stop_the_loop() -> None:
 
 @pytest.mark.parametrize("act", [cancel_this_task, cancel_all_tasks, stop_the_loop])
 def test_code_that_ends_the_loop_is_said(act):
-    async def work(stop):
+    async def work():
         act()
         await asyncio.sleep(1)
         return "done"
 
-    with pytest.raises(OrchestratorError, match=r"cancelled tasks of its event loop"):
-        run_to_end(work)
+    with (
+        pytest.raises(OrchestratorError, match=r"cancelled tasks of its event loop"),
+        event_loop() as (to_end, _),
+    ):
+        to_end(work())
     assert "resume with the same command" in CANCELLED
 
 
 def test_other_errors_pass():
-    async def work(stop):
+    async def work():
         raise RuntimeError("own")
 
-    with pytest.raises(RuntimeError, match="own"):
-        run_to_end(work)
+    with pytest.raises(RuntimeError, match="own"), event_loop() as (to_end, _):
+        to_end(work())

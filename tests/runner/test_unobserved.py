@@ -32,7 +32,7 @@ def test_alternatives_without_texts_are_listed_with_their_log_probabilities(tmp_
         "dataset": {"kind": "demo"},
         "methods": [{"kind": "answers"}],
     }
-    speller = Speller(loads(json.dumps(text).encode(), tmp_path / "x.json"), {})
+    speller = Speller(loads(json.dumps(text).encode(), tmp_path / "x.json"))
     made = of_earlier_version(offsets=True)
     assert made.top is not None
     (row,) = alternatives("m", made.top, speller)

@@ -1,6 +1,7 @@
 import ast
 import json
-from contextlib import closing
+import subprocess
+import sys
 
 import pytest
 
@@ -58,14 +59,41 @@ def tree(tmp_path):
     return tmp_path / "tree"
 
 
-@pytest.mark.slow
-def test_what_tests_notice_is_killed_and_a_run_goes_on_where_it_stopped(tree, capsys):
-    source = (tree / "orchestrator/methods/a.py").read_bytes()
-    argv = ["--to", str(tree.parent), "--limit-s", "120"]
-    assert mutants.main([*argv, "--n", "2"]) == 0
-    assert mutants.main(argv) == 0
+def test_a_mutant_is_tried_first_by_tests_that_import_its_module_and_use_its_words(tree):
+    (tree / "orchestrator/methods/a.py").write_text(
+        "def held(x):\n    return 'one thing', x\n\n\ndef free(x):\n    return 'other', x\n"
+    )
+    for name, line in {
+        "test_far": "x = 1",
+        "test_words": "assert said() == 'the other one'",
+        "test_imports": "from orchestrator.methods.a import held",
+        "test_both": "from orchestrator.methods.a import free\nassert free(1) == ('other', 1)",
+    }.items():
+        (tree / f"tests/{name}.py").write_text(line)
+    path = tree / "orchestrator/methods/a.py"
+    mutant = next(
+        m for m in mutants.mutants_of("orchestrator/methods/a.py", path.read_bytes()) if m.line == 6
+    )
+    found = mutants.Tests(tree).of(mutant, path.read_bytes())
+    assert [found[0], found[-1]] == ["tests/test_both.py", "tests/test_far.py"]
+    assert found.index("tests/test_imports.py") < found.index("tests/test_words.py")
+
+
+def tried(tree, *options):
+    """Return what became of each mutant, by its line and kind, and what was said."""
+    command = [sys.executable, mutants.__file__, "--to", str(tree.parent), *options]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     kept = [json.loads(x) for x in (tree.parent / "results.jsonl").read_text().splitlines()]
-    verdicts = {(r["line"], r["kind"]): r["verdict"] for r in kept}
+    verdicts = {(one["line"], one["kind"]): one["verdict"] for one in kept}
+    assert len(kept) == len(verdicts)
+    return verdicts, said
+
+
+@pytest.mark.slow
+def test_what_tests_notice_is_killed_and_a_run_goes_on_where_it_stopped(tree):
+    source = (tree / "orchestrator/methods/a.py").read_bytes()
+    assert len(tried(tree, "--n", "2")[0]) == 2
+    verdicts, said = tried(tree)
     assert verdicts == {
         (2, "arithmetic"): "killed",
         (2, "return None"): "killed",
@@ -73,26 +101,17 @@ def test_what_tests_notice_is_killed_and_a_run_goes_on_where_it_stopped(tree, ca
         (6, "return None"): "survived",
         (10, "deleted statement"): "survived",
     }
-    assert len(kept) == len(verdicts)
-    assert "2 of 5 killed: 40%" in capsys.readouterr().out
+    assert "2 of 5 killed: 40%" in said
     assert (tree / "orchestrator/methods/a.py").read_bytes() == source
 
 
 @pytest.mark.slow
-def test_a_line_is_tried_by_the_tests_that_run_it(tree):
-    found = mutants.Tests(tree)
-    assert found.of("orchestrator/methods/a.py", 2) == ["tests/methods/test_a.py::test_held"]
-    # No test runs it, so that those whose files name its module are tried.
-    assert found.of("orchestrator/methods/a.py", 6) == ["tests/methods/test_a.py"]
-
-
-@pytest.mark.slow
-def test_a_test_that_takes_too_long_decides_nothing(tree):
+def test_a_test_that_never_ends_has_noticed(tree):
+    settings = tree / "pyproject.toml"
+    settings.write_text(f"{settings.read_text()}timeout = 5\n")
     path = tree / "orchestrator/methods/a.py"
     path.write_text("def held(x):\n    while x < 2:\n        x += 1\n    return x\n")
-    mutant = next(m for m in _mutants(path) if m.kind == "deleted statement")
-    with closing(mutants.Bench(tree, limit_s=2)) as bench:
-        assert bench.tried(mutant) == ("timeout", "")
+    assert tried(tree)[0][3, "deleted statement"] == "killed"
 
 
 @pytest.mark.slow
@@ -104,31 +123,15 @@ def test_a_test_that_takes_too_long_decides_nothing(tree):
         "from subprocess import run\n    from sys import executable\n"
         "    code = 'import orchestrator.methods.a as a; assert a.held(1) == 2'\n"
         "    run([executable, '-c', code], check=True)",
+        # It has run before the test does.
+        "assert a.TWO == 2",
     ],
 )
 def test_a_change_is_seen_by_the_test_and_by_what_it_starts(tree, test):
     path = tree / "orchestrator/methods/a.py"
     (tree / "tests/methods/test_a.py").write_text(
-        f"from orchestrator.methods.a import held\n\n\ndef test_held():\n    {test}\n"
-        "    assert held.__name__ == 'held'\n"
+        f"from orchestrator.methods import a\nfrom orchestrator.methods.a import held\n\n\n"
+        f"def test_held():\n    {test}\n    assert held.__name__ == 'held'\n"
     )
-    path.write_text("def held(x):\n    return x + 1\n")
-    with closing(mutants.Bench(tree, limit_s=60)) as bench:
-        assert [bench.tried(m)[0] for m in _mutants(path)] == ["killed"] * 2
-
-
-@pytest.mark.slow
-def test_a_function_that_runs_on_import_is_changed_before(tree):
-    path = tree / "orchestrator/methods/a.py"
-    path.write_text("def three(x):\n    return x + 1\n\n\nTHREE = three(2)\n")
-    (tree / "tests/methods/test_a.py").write_text(
-        "from orchestrator.methods.a import THREE, three\n\n\n"
-        "def test_three():\n    assert THREE == 3\n    three(1)\n"
-    )
-    with closing(mutants.Bench(tree, limit_s=60)) as bench:
-        tried = {bench.tried(m) for m in _mutants(path)}
-    assert tried == {("killed", "tests/methods/test_a.py::test_three")}
-
-
-def _mutants(path):
-    return mutants.mutants_of("orchestrator/methods/a.py", path.read_bytes())
+    path.write_text("def held(x):\n    return x + 1\n\n\nTWO = held(1)\n")
+    assert [*tried(tree)[0].values()] == ["killed"] * 2

@@ -299,11 +299,11 @@ def test_text_can_not_become_markup(browser, links):
 
 def test_two_runs_are_compared(browser, links):
     with opened(browser, links, "/") as (page, said):
-        for name in ("demo", "big"):
+        for name in ("demo", "twice"):
             page.get_by_label(f"Compare {name}").check()
         page.get_by_text("Compare two runs").click()
-        page.wait_for_url("**/compare?a=demo&b=big")
-        page.locator("h2", has_text="Settings that differ").wait_for()
+        page.wait_for_url("**/compare?a=demo&b=twice")
+        page.locator("summary", has_text="Settings that differ").wait_for()
         assert said == []
 
 

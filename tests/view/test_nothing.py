@@ -37,7 +37,7 @@ def speller(tmp_path):
         "dataset": {"kind": "demo"},
         "methods": [{"kind": "answers"}],
     }
-    return Speller(loads(json.dumps(text).encode(), tmp_path / "x.json"), {})
+    return Speller(loads(json.dumps(text).encode(), tmp_path / "x.json"))
 
 
 DRAW = GenerateAsk("m", EMPTY, Sampling(max_tokens=4))
@@ -77,7 +77,7 @@ def test_a_run_without_rows_has_its_pages(viewer, tmp_path):
     frames = {"items": items_frame(0), "answers": answers_frame(0)}
     make_run(tmp_path / "made", frames, SETTINGS)
     opened = viewer(tmp_path / "made").enter()
-    for page in ("", "/items", "/drawings", "/state"):
+    for page in ("", "/sections", "/items", "/drawings", "/state"):
         assert opened.get(f"/api/runs/made{page}").status_code == 200, page
     assert opened.json("/api/runs/made/items")["rows"] == []
 

@@ -1,14 +1,21 @@
 """Data of the page, without a browser."""
 
 import csv
+import errno
 import io
 import os
+from pathlib import Path
 
 import polars as pl
 import pytest
 
+import orchestrator
+from orchestrator.report.html import page as report_page
+from orchestrator.runner.results import tables
 from tests.report import hostile
 from tests.view.runs import SETTINGS, answers_frame, items_frame, made, make_run
+from tests.view.test_answers import JUDGES, MODELS, PAIRS
+from tests.view.test_answers import made as compared_run
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +145,27 @@ def test_a_missing_run_is_said_to_be_missing(opened):
 
 @pytest.mark.slow
 def test_the_overview_is_the_report(opened):
-    found = opened.json("/api/runs/made")
+    found = opened.json("/api/runs/made/sections")
     assert "basis" in [key for key, _ in found["sections"]]
     assert "part-basis" in str(found["content"])
+    assert "h-glance" not in str(found["content"])
+
+
+def test_the_first_screen_waits_for_no_section_and_takes_what_is_kept(
+    viewer, tmp_path, monkeypatch
+):
+    texts = {("i0", model): model for model in MODELS}
+    path = compared_run(tmp_path / "runs" / "made", texts, {("i0", *PAIRS[0], JUDGES[0]): 0.9})
+    assert len(orchestrator.load(path).rankings) > 0
+
+    def never(*_, **__):
+        raise AssertionError("what is kept, or stands below, is computed")
+
+    monkeypatch.setattr(tables, "analyse", never)
+    monkeypatch.setattr(report_page, "sections", never)
+    found = viewer(tmp_path / "runs").enter().json("/api/runs/made")
+    assert "h-glance" in str(found["content"])
+    assert "part-basis" not in str(found["content"])
 
 
 def test_what_is_wanted_is_exported_in_its_order(opened):
@@ -179,6 +204,19 @@ def test_nothing_is_written_into_a_run(viewer, tmp_path):
     assert listing() == before
 
 
+def test_nothing_is_written_into_a_run_on_another_disk(viewer, tmp_path, monkeypatch):
+    texts = {("i0", model): model for model in MODELS}
+    path = compared_run(tmp_path / "runs" / "made", texts, {("i0", *PAIRS[0], JUDGES[0]): 0.9})
+
+    def across(*_):
+        raise OSError(errno.EXDEV, "another disk")
+
+    monkeypatch.setattr(Path, "hardlink_to", across)
+    before = sorted(one.name for one in (path / "results").iterdir())
+    viewer(tmp_path / "runs").enter().json("/api/runs/made")
+    assert sorted(one.name for one in (path / "results").iterdir()) == before
+
+
 def test_a_run_that_cannot_be_read_says_so(viewer, tmp_path):
     path = made(tmp_path / "runs" / "made")
     (path / "store.sqlite").write_bytes(os.urandom(5000))
@@ -191,7 +229,7 @@ def test_a_run_that_cannot_be_read_says_so(viewer, tmp_path):
     "pages",
     [
         ["/items?limit=500", *(f"/items/{k}" for k in range(10))],
-        pytest.param([""], marks=pytest.mark.slow),
+        pytest.param(["", "/sections"], marks=pytest.mark.slow),
     ],
     ids=["items", "overview"],
 )

@@ -52,11 +52,11 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("shown", ON_PAGE)
 def test_a_question_is_answered_on_the_page_of_the_run(shown):
     found = brief(rankings=[an_analysis()], cost=Cost(requests=3))
-    assert shown in content(hostile.material(brief=found), [])
+    assert shown in content(hostile.material(brief=found))
 
 
-def test_there_are_twenty_questions_of_at_most_three_clicks():
-    assert len(ROWS) == 20
+def test_there_are_twenty_questions_or_more_of_at_most_three_clicks():
+    assert len(ROWS) >= 20
     assert all(len(clicks.split(THEN)) <= 3 for _, clicks in ROWS)
 
 
@@ -82,7 +82,8 @@ def test_a_question_is_answered_by_its_clicks(browser, links, clicks):
             found.first.click()
         if "Show" in clicks and "with notes" not in clicks:
             shown = page.locator(".tools .said")
-            shown.filter(has_text=re.compile(rf"^[1-{N - 1}] of {N} items$")).wait_for()
+            part = rf"^{N} items$" if "label" in clicks else rf"^[1-{N - 1}] of {N} items$"
+            shown.filter(has_text=re.compile(part)).wait_for()
             assert page.locator(".list .row.tall").count() >= 1
         if "Good" in clicks:
             page.locator(".note-editor button[aria-pressed=true]").first.wait_for()

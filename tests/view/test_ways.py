@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.report.html.shell import own_file
 from tests.browser import IN_CHROMIUM
-from tests.view.pages import opened, served
+from tests.view.pages import opened
 from tests.view.test_answers import JUDGES, MODELS, PAIRS, made
 
 pytestmark = IN_CHROMIUM
@@ -29,12 +29,6 @@ def folder(tmp_path_factory, request):
         preferences |= {("i3", *PAIRS[0], judge): float("nan") for judge in JUDGES}
     made(folder / "a", texts, preferences, failed=failed)
     return folder
-
-
-@pytest.fixture(scope="module")
-def links(folder, tmp_path_factory):
-    with served(folder, tmp_path_factory.mktemp("state")) as link:
-        yield link
 
 
 def test_no_link_of_the_report_leads_to_an_empty_list(browser, links):

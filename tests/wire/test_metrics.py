@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.wire.replies import ServerLoad, load_figures
+from orchestrator.wire.replies import ServerLoad, figure, load_figures
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests.
 # TYPE vllm:num_requests_running gauge
@@ -10,6 +10,23 @@ vllm:num_requests_running{engine="0",model_name="b"} 9.0
 vllm:num_requests_waiting{engine="0",model_name="a"} 7.0
 vllm:num_requests_waiting_by_reason{engine="0",model_name="a",reason="x"} 5.0
 """
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        (b"0", 0.0),
+        (b"-1", 0.0),
+        (b"9007199254740992", 2.0**53),
+        (b"9007199254740994", None),
+        (b"inf", None),
+        (b"nan", None),
+        (b"-inf", 0.0),
+        (b"many", None),
+    ],
+)
+def test_a_figure_is_from_zero_to_what_a_float_counts(said, value):
+    assert figure(said) == value
 
 
 def test_engines_of_a_model_are_added_up():

@@ -50,10 +50,11 @@ def test_prefill_details_of_a_real_tgi_are_read(name):
     body = tgi_reply(name)
     given = json.loads(body)["details"]["prefill"]
     found = tgi.prefilled(body, "")
-    assert isinstance(found, tgi.Prefilled), found
-    assert found.ids == tuple(one["id"] for one in given)
-    assert np.isnan(found.logprobs[0])
-    np.testing.assert_allclose(found.logprobs[1:], [one["logprob"] for one in given[1:]])
+    assert isinstance(found, tuple), found
+    ids, logprobs = found
+    assert ids == tuple(one["id"] for one in given)
+    assert np.isnan(logprobs[0])
+    np.testing.assert_allclose(logprobs[1:], [one["logprob"] for one in given[1:]])
 
 
 def test_a_real_tgi_without_prefill_details_is_refused():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.records import TopLogprobs
 from orchestrator.wire.by_ids import (
     PathsError,
     Reading,
@@ -15,6 +16,7 @@ from orchestrator.wire.by_ids import (
     close,
     cut,
     nested,
+    top_of,
     total,
     value,
 )
@@ -139,3 +141,17 @@ def test_spellings_are_summed_and_unknown_ones_only_raise_the_bound():
     assert total([known, known]) == pytest.approx((math.log(0.4), math.log(0.4)))
     assert total([known, unknown]) == pytest.approx((math.log(0.2), math.log(0.3)))
     assert math.isnan(total([unknown])[0])
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 9), st.floats(-9, -2, width=32)), max_size=4)),
+    st.integers(1, 5),
+)
+def test_places_that_list_fewer_tokens_than_asked_are_filled_up(rows, k):
+    top = top_of(rows, k)
+    assert isinstance(top, TopLogprobs)
+    for row, ids, logprobs in zip(rows, top.token_ids, top.logprobs, strict=True):
+        n_missing = k - len(row[:k])
+        assert ids.tolist() == [token for token, _ in row[:k]] + [-1] * n_missing
+        expected = [logprob for _, logprob in row[:k]] + [math.nan] * n_missing
+        np.testing.assert_array_equal(logprobs, np.array(expected, np.float32))

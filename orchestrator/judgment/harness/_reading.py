@@ -94,6 +94,22 @@ class Match(NamedTuple):
     closing: str = ""
 
 
+Slot = tuple[int, str]
+"""The place of a verdict in a text: the index of its label's first character, and what ends the
+label, so that none is the beginning of another."""
+Published = tuple[Any, Slot | None]
+"""The verdict that a released code reads, or its stand-in for none; and where it stands."""
+
+
+def published_number(match: re.Match[str] | None, unparsed: float) -> Published:
+    """Return the number in the first group, which ends with the match or the next character."""
+    if match is None:
+        return unparsed, None
+    begin, end = match.span(1)
+    closing = match.string[end : match.end()] or match.string[end:][:1]
+    return float(match.group(1)), (begin, closing)
+
+
 class Reading(NamedTuple):
     """The verdict of a text, or the reason why it has none.
 

@@ -15,9 +15,11 @@ from orchestrator.judgment.harness._reading import (
     AMBIGUOUS,
     NUMBER,
     Match,
+    Published,
     Reading,
     agreed,
     on_scale,
+    published_number,
     within,
 )
 
@@ -86,9 +88,11 @@ def read_overall(text: str) -> Reading:
     return on_scale(agreed(text, found, at=inside[0] if inside else 0), LOW, HIGH)
 
 
-def overall_match(text: str) -> re.Match[str] | None:
-    """The overall score of the last dictionary, else the first; group 1 is the number."""
-    return _OVERALL.search(text, *_last_braces(text)) or _OVERALL.search(text)
+def published_overall(text: str) -> Published:
+    """The overall score as the released code reads it: in the last dictionary, else the first."""
+    match = _OVERALL.search(text, *_last_braces(text)) or _OVERALL.search(text)
+    score, _ = parse_judgment(text, convention="align_bench")
+    return score, published_number(match, UNPARSED)[1]
 
 
 def _last_braces(text: str) -> tuple[int, int]:

@@ -12,7 +12,16 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from orchestrator.judgment.harness._reading import NUMBER, Match, Reading, Winner, agreed, on_scale
+from orchestrator.judgment.harness._reading import (
+    NUMBER,
+    Match,
+    Published,
+    Reading,
+    Winner,
+    agreed,
+    on_scale,
+    published_number,
+)
 
 LOW: Final = 1.0
 HIGH: Final = 10.0
@@ -27,13 +36,14 @@ _FIRST_LINE = re.compile(rf"\s{{0,8}}({NUMBER})[ \t]{{0,8}}(?=\r?\n|\Z)")
 _DECIDED = re.compile(rf"{_BEFORE_DECISION}\s*+(?i:({'|'.join(_DECISIONS)}))?")
 
 
-def published_rating(text: str, convention: Literal["auto_j", "selfeval"]) -> float:
+def published_rating(text: str, convention: Literal["auto_j", "selfeval"]) -> Published:
     """The last "Rating: [[x]]" of a critique, of any range.
 
     For no rating "auto_j" gives 0.0 and "selfeval" 5.0.
     """
-    match = rating_match(text)
-    return UNPARSED[convention] if match is None else float(match.group(1))
+    start = text.rfind(_BEFORE_RATING)
+    match = None if start < 0 else _RATING.match(text, start + len(_BEFORE_RATING))
+    return published_number(match, UNPARSED[convention])
 
 
 def read_rating(text: str) -> Reading:
@@ -56,17 +66,14 @@ def read_first_line(text: str) -> Reading:
     return on_scale(agreed(text, [found], at=0), LOW, HIGH)
 
 
-def rating_match(text: str) -> re.Match[str] | None:
-    """Return the match at which the released code finds the rating; group 1 is the number."""
-    start = text.rfind(_BEFORE_RATING)
-    return None if start < 0 else _RATING.match(text, start + len(_BEFORE_RATING))
-
-
-def published_decision(text: str) -> Winner | None:
+def published_decision(text: str) -> Published:
     """The verdict of a comparison after the last "final decision is"; None for none (-1 there)."""
-    start = decision_start(text)
-    said = text[start : start + 20].lower() if start >= 0 else ""
-    return next((winner for name, winner in _DECISIONS.items() if said.startswith(name)), None)
+    _, announced, after = text.rpartition(_BEFORE_DECISION)
+    said = after.lstrip()
+    for name, winner in _DECISIONS.items():
+        if announced and said[:20].lower().startswith(name):
+            return winner, (len(text) - len(said), "")
+    return None, None
 
 
 def read_decision(text: str) -> Reading:
@@ -80,12 +87,3 @@ def read_decision(text: str) -> Reading:
         if one.group(1) is not None
     ]
     return agreed(text, found, at=-1)
-
-
-def decision_start(text: str) -> int:
-    """Return the index at which the released code finds the decision; -1 if none is announced."""
-    start = text.rfind(_BEFORE_DECISION)
-    if start < 0:
-        return -1
-    start += len(_BEFORE_DECISION)
-    return len(text) - len(text[start:].lstrip())

@@ -8,10 +8,19 @@ verdict only where all matches agree.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from orchestrator.judgment.harness._reading import NUMBER, Match, Reading, Winner, agreed, on_scale
+from orchestrator.judgment.harness._reading import (
+    NUMBER,
+    Match,
+    Published,
+    Reading,
+    Winner,
+    agreed,
+    on_scale,
+    published_number,
+)
 
 LOW: Final = 0.0
 HIGH: Final = 10.0
@@ -30,10 +39,12 @@ _SCORES_AS_PUBLISHED = tuple(
 )
 
 
-def published_score(text: str) -> float:
-    """The first score in a critique, 0..10; 5 for none."""
-    match = _first(_SCORES_AS_PUBLISHED, text)
-    return UNPARSED_SCORE if match is None else float(match.group(1))
+def published_score(text: str) -> Published:
+    """The first score in a critique by the released code's order of forms, 0..10; 5 for none."""
+    for read, whole in zip(_SCORES_AS_PUBLISHED, _SCORES, strict=True):
+        if match := read.search(text):
+            return float(match.group(1)), published_number(whole.search(text), UNPARSED_SCORE)[1]
+    return UNPARSED_SCORE, None
 
 
 def read_score(text: str) -> Reading:
@@ -46,23 +57,13 @@ def read_score(text: str) -> Reading:
     return on_scale(agreed(text, found), LOW, HIGH)
 
 
-def score_match(text: str) -> re.Match[str] | None:
-    """The first score by the released code's order of forms; group 1 is the number."""
-    return _first(_SCORES, text)
-
-
-def _first(patterns: Sequence[re.Pattern[str]], text: str) -> re.Match[str] | None:
-    return next((match for one in patterns if (match := one.search(text))), None)
-
-
-def published_label(text: str) -> tuple[str, Winner | None]:
-    """The label of a comparison, the first in their order that is found, and its verdict.
-
-    Without a label it is ("", None), where the code has -1.
-    """
-    found = (name for name in LABELS if BEFORE_LABEL + name + AFTER_LABEL in text)
-    label = next(found, "")
-    return label, LABELS.get(label)
+def published_label(text: str) -> Published:
+    """The verdict of a comparison by the first label in their order; None for none (-1 there)."""
+    for name, winner in LABELS.items():
+        begin = text.find(BEFORE_LABEL + name + AFTER_LABEL)
+        if begin >= 0:
+            return winner, (begin + len(BEFORE_LABEL), AFTER_LABEL)
+    return None, None
 
 
 def read_label(text: str) -> Reading:

@@ -18,10 +18,12 @@ from orchestrator.judgment.harness._reading import (
     AMBIGUOUS,
     NUMBER,
     Match,
+    Published,
     Reading,
     Winner,
     agreed,
     on_scale,
+    published_number,
 )
 
 LOW: Final = 1.0
@@ -42,13 +44,12 @@ _VERDICTS: Final[tuple[tuple[str, Winner], ...]] = (
 _VERDICT = re.compile(r"\[\[([ABC])\]\]")
 
 
-def published_rating(text: str) -> float:
+def published_rating(text: str) -> Published:
     """The rating that FastChat reads: the first `[[x]]`, else the first `[x]`, of any range.
 
     It is -1 for no rating.
     """
-    match = rating_match(text)
-    return UNPARSED if match is None else float(match.group(1))
+    return published_number(_RATING.search(text) or _RATING_BACKUP.search(text), UNPARSED)
 
 
 def read_rating(text: str) -> Reading:
@@ -68,20 +69,16 @@ def _match(found: re.Match[str], at: int = 0) -> Match:
     return Match(float(found.group(1)), found.start() + at, begin, end, closing)
 
 
-def rating_match(text: str) -> re.Match[str] | None:
-    """Return the match at which FastChat finds the rating; group 1 is the number."""
-    return _RATING.search(text) or _RATING_BACKUP.search(text)
-
-
-def published_winner(text: str) -> Winner | None:
+def published_winner(text: str) -> Published:
     """The verdict of one game that FastChat reads; None where it says "error".
 
     "[[A]]" is looked for before "[[B]]" before "[[C]]", wherever they stand.
     """
     for written, winner in _VERDICTS:
-        if written in text:
-            return winner
-    return None
+        begin = text.find(written)
+        if begin >= 0:
+            return winner, (begin + 2, "]]")
+    return None, None
 
 
 def read_winner(text: str) -> Reading:

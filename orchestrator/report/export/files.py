@@ -2,7 +2,6 @@
 
 import json
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -54,13 +53,13 @@ def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
             files.replacing(path) as file,
-            tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as aside,
+            files.temporary_folder(path.parent) as aside,
         ):
             written: list[Path] = []
             for at, part in enumerate(parts):
                 n_rows += part.height
                 if form == "parquet":
-                    written.append(write_part(part, Path(aside, f"{at}.parquet")))
+                    written.append(write_part(part, aside / f"{at}.parquet"))
                 else:
                     file.write(_part_text(part, form, at).encode())
             if written:

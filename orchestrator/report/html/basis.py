@@ -10,7 +10,7 @@ import polars as pl
 
 from orchestrator import numbers
 from orchestrator.frames import lazy_of, names_of
-from orchestrator.report.html.figures import Figure, Material, Picture, name
+from orchestrator.report.html.figures import Figure, Material, name
 from orchestrator.tables import Table, counted_words, make_table, table_columns
 
 _OK: Final = "ok"
@@ -46,17 +46,6 @@ def coverage(material: Material) -> Figure:
         "method | rows: count | with a value: count | failed: count | share: percent", "causes"
     )
     table = make_table("coverage-of-rows", "Rows by method", columns, rows)
-    drawn = [
-        {
-            "label": name(method),
-            "part": why,
-            "value": n,
-            "tip": f"{name(method)}: {n:,} {'with a value' if why == _OK else why}",
-        }
-        for (method, why), n in counts.items()
-    ]
-    failed = any(row["part"] != _OK for row in drawn)
-    picture = Picture("stacked", drawn, "rows") if failed else None
     prompts = [_counted(material, frame) for frame in material.frames]
     n_items = counted_words(*max(prompts, key=itemgetter(0), default=(0, None)))
     left = f" · {material.n_left:,} units remain" if material.n_left else ""
@@ -65,7 +54,7 @@ def coverage(material: Material) -> Figure:
         "A failure is a missing value: it is never counted as a score or a tie, and always "
         "reported."
     )
-    return Figure("coverage-of-rows", table.title, basis, says, table, picture)
+    return Figure("coverage-of-rows", table.title, basis, says, table)
 
 
 def _counted(material: Material, frame: str) -> tuple[int, int | None]:
@@ -76,13 +65,11 @@ def _counted(material: Material, frame: str) -> tuple[int, int | None]:
     return material.context.clusters.counted(items.collect(engine="streaming")["item"])
 
 
-def requests(material: Material) -> Table | None:
+def requests(material: Material) -> Table:
     """Tabulate the requests of the last call that sent any."""
     counted = ("done", "failed", "retried", "prompt_tokens", "completion_tokens")
     models = material.progress.get("models") or ()
     rows = [[one.get("name", ""), *(one.get(name, 0) for name in counted)] for one in models]
-    if not rows:
-        return None
     columns = table_columns(
         "model | answered: count | failed: count | retries: count | prompt tokens: count",
         "tokens generated: count",
@@ -90,11 +77,9 @@ def requests(material: Material) -> Table | None:
     return make_table("requests", "Requests of the last call that sent requests", columns, rows)
 
 
-def lost(material: Material) -> Table | None:
+def lost(material: Material) -> Table:
     """Requests that failed, by model and cause."""
     rows = [(one.model, one.cause, one.n, one.last_message) for one in material.lost]
-    if not rows:
-        return None
     columns = table_columns("model | cause | requests: count | e.g.")
     return make_table("failed-requests", "Requests that failed", columns, rows)
 
@@ -113,28 +98,26 @@ def models(material: Material) -> Table:
     return make_table("models", "Models and servers", columns, rows)
 
 
-def epochs(material: Material) -> Table | None:
-    """Rows by the latest server that they rest on; None where no model had another one."""
+def epochs(material: Material) -> Table:
+    """Rows by the latest server that they rest on; none where no model had another one."""
     rows = [
         (method, str(epoch), n, n / sum(of_method.values()))
         for method, of_method in material.epochs.items()
         for epoch, n in of_method.items()
     ]
-    if not rows:
-        return None
     columns = table_columns("method | server_epoch | rows: count | share: percent")
     return make_table("server-epochs", "Rows by latest server", columns, rows)
 
 
-def probes(material: Material) -> list[Table]:
-    """Tabulate the findings of the probes of all models; [] where none was probed."""
+def probes(material: Material) -> Table:
+    """Tabulate the findings of the probes of all models."""
     rows = [
         [name(model), f"{of.backend} {of.version}".rstrip(), one.name.replace("_", " "), one.value,
          one.said]
         for model, of in material.probes.items() for one in of.findings
     ]  # fmt: skip
     columns = table_columns("model | server | question | answer | observed")
-    return [make_table("probes", "Probes of the servers", columns, rows)] if rows else []
+    return make_table("probes", "Probes of the servers", columns, rows)
 
 
 def _short(value: str) -> str:

@@ -21,9 +21,10 @@ PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E
 INK: Final = "#1b1f24"
 MUTED: Final = "#5b6470"
 GRID: Final = "#dfe3e8"
-GOOD: Final = "#0072B2"
 _DARK_TEXT: Final = "#101010"
 _LIGHT_TEXT: Final = "#fdfdfd"
+# From the middle of a matrix's scale to its ends, as a share, where dark text is hard to read.
+_OVER_BLACK: Final = 0.82
 # Orange to blue through white: safe for the colour-blind, and readable in grey at the ends.
 _DIVERGING: Final = ("#b35806", "#f1a340", "#fee0b6", "#f7f7f7", "#c6dbef", "#6baed6", "#1f5fa8")
 # With its labels a chart is as wide as the column of a telephone can shrink without loss.
@@ -36,6 +37,7 @@ _ROWS: Final = "rows"
 _ROUNDING: Final = 1e-9
 # Labels of an axis that stand apart also where a page shrinks the chart.
 _TICKS: Final = 6
+_FEW: Final = alt.Axis(tickCount=_TICKS)
 _MOST_LABELS: Final = 25
 _FONT: Final = "Helvetica, Arial, sans-serif"
 
@@ -50,7 +52,6 @@ def draw(picture: Picture) -> dict[str, Any]:
         "matrix": _matrix,
         "bars": _bars,
         "lines": _lines,
-        "stacked": _stacked,
         "grid": _grid,
     }
     specified: dict[str, Any] = _styled(kinds[picture.kind](picture)).to_dict(validate=False)
@@ -68,10 +69,10 @@ def _rows(picture: Picture) -> Sequence[_Row]:
         for row in rows:
             row["from"] = low if row["low_open"] else row["low"]
             row["to"] = high if row["high_open"] else row["high"]
-    if picture.kind == "stacked":
-        parts = _stack(rows)
+    if picture.kind == "matrix":
+        low, high = picture.options["domain"]
         for row in rows:
-            row["order"] = parts.index(row["part"])
+            row["on_dark"] = abs(2 * (row["value"] - low) / (high - low) - 1) > _OVER_BLACK
     return rows
 
 
@@ -91,11 +92,6 @@ def _around(picture: Picture) -> list[float] | None:
     # Shares and correlations end at 1.
     middle = round(low) if size > 1.0 + _ROUNDING else 0
     return [middle - 1.0, middle + 1.0]
-
-
-def _stack(rows: Sequence[_Row]) -> list[str]:
-    """The parts of a stack, what is well first."""
-    return sorted(dict.fromkeys(row["part"] for row in rows), key=lambda part: part != "ok")
 
 
 def _styled(chart: _Chart) -> _Chart:
@@ -145,10 +141,6 @@ def _colour(groups: Sequence[str]) -> alt.Color | alt.ColorValue:
 def _form(picture: Picture) -> Any:  # noqa: ANN401 (a text, or Altair's own default)
     # An empty format would be D3's shortest one: 7e+2.
     return "%" if picture.options.get("percent") else picture.options.get("format", alt.Undefined)
-
-
-def _few() -> alt.Axis:
-    return alt.Axis(tickCount=_TICKS)
 
 
 def _zero(picture: Picture) -> list[alt.Chart]:
@@ -281,7 +273,7 @@ def _bars(picture: Picture) -> _Chart:
 
 
 def _lines(picture: Picture) -> _Chart:
-    x = alt.X("x:Q", title=picture.x, scale=alt.Scale(zero=False, nice=False), axis=_few())
+    x = alt.X("x:Q", title=picture.x, scale=alt.Scale(zero=False, nice=False), axis=_FEW)
     y = alt.Y(
         "value:Q",
         title=picture.y,
@@ -306,38 +298,15 @@ def _lines(picture: Picture) -> _Chart:
     return alt.layer(band, *beside, line, dots).properties(width=_WIDTH, height=260)
 
 
-def _stacked(picture: Picture) -> _Chart:
-    parts = _stack(picture.rows)
-    colours = [GOOD, *PALETTE[1:]]
-    colour = alt.Color(
-        "part:N",
-        scale=alt.Scale(domain=parts, range=[colours[i % len(colours)] for i in range(len(parts))]),
-        legend=alt.Legend(title=None, orient="top", columns=4),
-    )
-    drawn: _Chart = (
-        _base()
-        .mark_bar()
-        .encode(
-            x=alt.X("value:Q", title=picture.x, axis=_few()),
-            y=alt.Y("label:N", title=None, sort=None),
-            color=colour,
-            order="order:Q",
-            description="tip:N",
-        )
-        .properties(width=_WIDTH, height=alt.Step(_ROW))
-    )
-    return drawn
-
-
 def _grid(picture: Picture) -> _Chart:
     scale = alt.Scale(domain=[0, 1], nice=False)
     squares = (
         _base()
         .mark_rect(color=PALETTE[0], stroke=GRID, strokeWidth=1)
         .encode(
-            x=alt.X("x:Q", title=picture.x, scale=scale, axis=_few()),
+            x=alt.X("x:Q", title=picture.x, scale=scale, axis=_FEW),
             x2="x2:Q",
-            y=alt.Y("y:Q", title=picture.y, scale=scale, axis=_few()),
+            y=alt.Y("y:Q", title=picture.y, scale=scale, axis=_FEW),
             y2="y2:Q",
             opacity=alt.Opacity("n:Q", scale=alt.Scale(type="log", range=[0.15, 1.0]), legend=None),
             description="tip:N",
@@ -365,10 +334,6 @@ _SCALE: Final = 2
 _BROAD_PX: Final = 600
 
 
-class DrawingError(OrchestratorError):
-    """A chart holds what a page must not show; a fault of this program."""
-
-
 def specification(figure: Figure) -> dict[str, object] | None:
     """The figure as Vega-Lite; None where it has no picture, or one of points and no curve."""
     picture = figure.picture
@@ -389,7 +354,7 @@ def svg(specified: dict[str, Any], prefix: str, alternative: str) -> str:
         alternative: What it shows, for those who don't see it.
 
     Raises:
-        DrawingError: If it holds anything but shapes and text.
+        OrchestratorError: If it holds anything but shapes and text.
     """
     ET.register_namespace("", _SVG)
     root = ET.fromstring(  # noqa: S314 (what vl-convert has just written)
@@ -407,7 +372,7 @@ def svg(specified: dict[str, Any], prefix: str, alternative: str) -> str:
 def _clean(element: ET.Element, prefix: str) -> None:
     tag = element.tag.removeprefix(f"{{{_SVG}}}")
     if tag not in _ALLOWED:
-        raise DrawingError(f"a chart holds <{tag}>")
+        raise OrchestratorError(f"a chart holds <{tag}>")
     role = element.attrib.pop("aria-roledescription", "")
     label = element.attrib.pop("aria-label", "")
     if label and role not in _GUIDES and not role.endswith("container"):

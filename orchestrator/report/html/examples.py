@@ -10,6 +10,7 @@ import polars as pl
 from orchestrator import numbers
 from orchestrator.contracts.context import Named, answer_frames, role_slices, roles_in, there
 from orchestrator.frames import lazy_of, row_of
+from orchestrator.ranking.judged import order_decisions
 from orchestrator.report.html.figures import Material
 from orchestrator.report.html.shell import safe_block
 
@@ -72,7 +73,7 @@ def _judgments(material: Material) -> list[Examples]:
     )
     ab, ba = pl.col("prefer_a_ab"), pl.col("prefer_a_ba")
     least = pl.min_horizontal((ab - _EVEN).abs(), (ba - _EVEN).abs())
-    first, second = winner("p_ab"), winner("p_ba")
+    first, second = pl.col("first"), pl.col("second")
     agree = (first == second) & (first != 0)
     spread = (_entropy("p_ab") + _entropy("p_ba")) / 2
     flips = (ab - ba).abs()
@@ -107,17 +108,6 @@ def _judgments(material: Material) -> list[Examples]:
             chosen = _Chosen(material, frame, role.pairs.columns(), found)
             found += chosen.shown(wanted, [kind[:3] for kind in kinds], orders, _judged)
     return found
-
-
-def winner(column: str) -> pl.Expr:
-    """The likeliest verdict: 1 for A, -1 for B, 0 for a tie, as in the share of flips."""
-    levels = pl.col(column)
-    half = levels.list.len() // 2
-    a, b = levels.list.head(half).list.sum(), levels.list.tail(half).list.sum()
-    is_odd = levels.list.len() % 2 == 1
-    tie = pl.when(is_odd).then(levels.list.get(half, null_on_oob=True)).otherwise(0.0)
-    decided = pl.max_horizontal(a, b) > tie
-    return pl.when(decided).then((a - b).sign()).otherwise(0.0).fill_null(0.0)
 
 
 def _entropy(column: str) -> pl.Expr:
@@ -202,6 +192,9 @@ def _top(
     for rows in role_slices(material.frames, frame, wanted, ("item", "status")):
         places = pl.int_range(n_rows, n_rows + len(rows), dtype=pl.Int64)
         n_rows += len(rows)
+        if {"p_ab", "p_ba"} <= wanted.keys():
+            first, second = (order_decisions(rows, order) for order in ("p_ab", "p_ba"))
+            rows = rows.with_columns(first=first, second=second)
         values = rows.select(by.alias(str(at)) for at, (_, by) in enumerate(orders))
         for at, (which, _) in enumerate(orders):
             valued = rows.with_columns(by=values[str(at)], place=places)

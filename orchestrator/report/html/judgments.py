@@ -1,6 +1,7 @@
 """Figures of judgments: distributions of verdicts and scores, both orders, and calibration."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -12,12 +13,13 @@ from orchestrator.contracts.context import Named, answers_of, role_slices, roles
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
-from orchestrator.ranking.winners import Calibrated, calibrated, tables
+from orchestrator.ranking.winners import CALIBRATED, Calibrated, calibrated, judged, tables
 from orchestrator.records import Floats
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, name
+from orchestrator.report.html.methods import curved
 from orchestrator.statistics.bounded_mean import METHOD
-from orchestrator.tables import Column, make_table, table_columns
+from orchestrator.tables import Column, Curves, make_table, table_columns
 
 Sums = dict[int, Floats]
 """The sum of lists of numbers by their length, and after each sum the number of lists."""
@@ -218,7 +220,8 @@ def of_calibration(material: Material) -> list[Figure]:
     for source in context.sources:
         if is_judging(source.method):
             try:
-                found += calibrated(context, [source], Winner(exact_match=True))
+                known = judged(context, [source], Winner(exact_match=True), CALIBRATED)
+                found += calibrated(known, context.confidence_level)
             except UsageError:
                 # Of these answers it is not known which are right.
                 continue
@@ -229,31 +232,12 @@ def of_calibration(material: Material) -> list[Figure]:
 def _figure(found: list[Calibrated], confidence_level: float) -> Figure:
     overall, by_bin = tables(found)
     overall = msgspec.structs.replace(overall, title="Over all confidences")
-    rows: list[dict[str, Any]] = []
-    for judge, part in ((name(one.name), part) for one in found for part in one.found.bins):
-        if not part.n:
-            continue
-        interval = part.accuracy.interval
-        share = numbers.percent(part.accuracy.value)
-        sure = numbers.probability(part.confidence)
-        rows.append(
-            {
-                "group": judge,
-                "x": part.confidence,
-                "value": part.accuracy.value,
-                "low": None if interval is None else interval.low,
-                "high": None if interval is None else interval.high,
-                "tip": f"{judge}: {numbers.counted(part.n, 'pair')} at {sure}, {share} correct",
-            }
-        )
-    picture = Picture(
-        "lines",
-        rows[: figures.MAX_ROWS],
-        "confidence in the preferred answer",
-        "accuracy",
-        list(dict.fromkeys(row["group"] for row in rows)),
-        {"percent": True, "diagonal": [0.5, 1.0]},
-    )
+    curves = Curves("mean confidence", ("accuracy",), "accuracy", "judge")
+    drawn = curved(by_bin, curves)
+    picture = None if drawn is None else drawn.picture
+    if picture is not None:
+        options = {"percent": True, "diagonal": [0.5, 1.0]}
+        picture = replace(picture, x="confidence in the preferred answer", options=options)
     n = sum(one.found.n for one in found)
     level = numbers.level(confidence_level)
     basis = (

@@ -17,6 +17,7 @@ from orchestrator.ranking.cells import given, without_n
 from orchestrator.ranking.scores import Aligned, align, basis_of
 from orchestrator.report.html import figures
 from orchestrator.report.html.figures import Figure, Material, Picture, key, made_safe, name
+from orchestrator.report.words import score
 from orchestrator.tables import (
     Column,
     Curves,
@@ -36,11 +37,12 @@ _MOST: Final = 8
 
 def of_curves(material: Material) -> list[Figure]:
     """Return a figure for each such table with a value."""
-    found = [_drawn(table, table.curves) for table in material.tables if table.curves is not None]
+    found = [curved(table, table.curves) for table in material.tables if table.curves is not None]
     return [one for one in found if one is not None]
 
 
-def _drawn(table: Table, curves: Curves) -> Figure | None:
+def curved(table: Table, curves: Curves) -> Figure | None:
+    """Return a table with curves of its columns; None where it has no point."""
     at = {column.name: place for place, column in enumerate(table.columns)}
     shown: list[dict[str, Any]] = []
     for row in table.rows:
@@ -159,7 +161,6 @@ def of_summaries(material: Material) -> list[Figure]:
 
 
 _RHO: Final = Column("Spearman", "signed", 2)
-_OVER_BLACK: Final = 0.82
 
 
 def of_agreement(material: Material) -> list[Figure]:
@@ -175,9 +176,10 @@ def of_agreement(material: Material) -> list[Figure]:
 def _matrix(aligned: Aligned, level: float) -> Figure:
     lines: list[list[Any]] = []
     drawn: list[dict[str, Any]] = []
-    for one, two in combinations(aligned.names, 2):
-        correlation = aligned.correlation(one, two, level)
+    for pair in combinations(aligned.names, 2):
+        correlation = aligned.correlation(*pair, level)
         shown = without_n(measured(correlation))
+        one, two = map(score, pair)
         lines.append([one, two, shown, correlation.n_points])
         if shown.value is not None:
             drawn += [
@@ -186,7 +188,6 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
                     "column": name(column),
                     "value": shown.value,
                     "text": f"{shown.value:+z.2f}",
-                    "on_dark": abs(shown.value) > _OVER_BLACK,
                     "tip": f"{name(row)} with {name(column)}: {cell_text(_RHO, shown)}",
                 }
                 for row, column in ((one, two), (two, one))
@@ -194,7 +195,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     columns = [Column("score"), Column("with"), _RHO, Column("answers", "count")]
     title = "Agreement between methods, answer by answer"
     table = make_table("agreement", title, columns, lines)
-    order = [name(one) for one in aligned.names]
+    order = [name(score(one)) for one in aligned.names]
     options = {"order": order, "columns": order, "domain": [-1.0, 1.0], "small": True}
     picture = Picture("matrix", drawn, "", "", options=options) if drawn else None
     says = (
@@ -210,7 +211,7 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
     if lengths.n_unique() < 2:
         return []
     found = [(one, aligned.correlation(one, "length", level)) for one in aligned.names]
-    lines = [(one, without_n(measured(rho)), rho.n_points) for one, rho in found]
+    lines = [(score(one), without_n(measured(rho)), rho.n_points) for one, rho in found]
     columns = [Column("score"), _RHO, Column("answers", "count")]
     title = "Length: correlation of scores with answer length"
     table = make_table("length", title, columns, lines)

@@ -61,7 +61,7 @@ class Section:
 
 def all_figures(material: Material) -> list[Figure]:
     """Every figure of a run, in the order of the page."""
-    return [figure for section in sections(material) for figure in section.figures]
+    return [figure for one in sections(material, with_examples=False) for figure in one.figures]
 
 
 def render(material: Material) -> str:
@@ -74,21 +74,28 @@ def render(material: Material) -> str:
     return page("page.html.j2", figures, behind=_behind(material), **_variables(material, found))
 
 
-def content(material: Material, parts: Sequence[Section]) -> str:
-    """Some sections of the report as HTML, for a page that puts in the charts."""
+def content(material: Material, parts: Sequence[Section] | None = None) -> str:
+    """The first screen as HTML, or sections below it for a page that puts in the charts.
+
+    The first screen needs no row of the run where its numbers are kept.
+    """
+    main = template("main.html.j2")
+    if parts is None:
+        return main.render(in_brief(material), shown="glance")
     figures = [figure for section in parts for figure in section.figures if can_draw()]
     waiting = Markup('<p class="faint">Drawing …</p>')
     drawn = {figure.key: waiting for figure in figures if figure.picture is not None}
-    return template("main.html.j2").render(drawn=drawn, grid=keyed(), **_variables(material, parts))
+    return main.render(_variables(material, parts), shown="sections", drawn=drawn, grid=keyed())
 
 
 def _variables(material: Material, parts: Sequence[Section]) -> dict[str, object]:
     recipe = yaml.safe_dump(basis.portable(material.settings), sort_keys=False, allow_unicode=True)
     return {
+        "shown": "all",
         "material": material,
         "sections": parts,
         **in_brief(material),
-        "warnings": warnings(material, drawn=can_draw()),
+        "warnings": warnings(material),
         "facts": basis.facts(material),
         "recipe": safe_block(recipe, _MAX_RECIPE),
     }
@@ -112,17 +119,18 @@ def summary(material: Material) -> str:
     )
 
 
-def sections(material: Material) -> Iterator[Section]:
+def sections(material: Material, *, with_examples: bool = True) -> Iterator[Section]:
     """The sections, each figure with a key of its own: names may differ in what keys leave out.
 
-    Titles leave out what all of a page have in common: its only ranking, its only method.
+    Titles leave out what all of a page have in common: its only ranking, its only method. Examples
+    read every row, which not every reader wants.
     """
     taken: set[str] = set()
     common = [f" ({one.name})" for one in material.context.sources]
     common = common if len(common) == 1 else []
     if len(material.rankings) == 1 and not material.rankings[0].warning:
         common.insert(0, f": {subject(material.rankings[0])}")
-    for section in _parts(material):
+    for section in _parts(material, with_examples=with_examples):
         figures = []
         for one in section.figures:
             title = one.title
@@ -132,7 +140,7 @@ def sections(material: Material) -> Iterator[Section]:
         yield replace(section, figures=figures)
 
 
-def shown_sections(material: Material) -> list[Section]:
+def shown_sections(material: Material, *, with_examples: bool = True) -> list[Section]:
     """Return the sections without what the page has shown before them.
 
     The first screen has drawn some of the numbers, and a table stands with its picture where there
@@ -143,7 +151,7 @@ def shown_sections(material: Material) -> list[Section]:
         {one.value for one in question.standings} for question in questions if question.is_drawn
     ]
     found, there = [], []
-    for section in sections(material):
+    for section in sections(material, with_examples=with_examples):
         figures = []
         for one in section.figures:
             is_drawn = one.picture is None or (
@@ -166,7 +174,7 @@ def _free(wanted: str, taken: set[str]) -> str:
     return free
 
 
-def _parts(material: Material) -> Iterator[Section]:
+def _parts(material: Material, *, with_examples: bool) -> Iterator[Section]:
     rankings, models = material.rankings, material.models
     yield Section(
         "ranking",
@@ -191,16 +199,17 @@ def _parts(material: Material) -> Iterator[Section]:
     yield Section("methods", "Other methods", methods.of_summaries(material))
     yield Section("curves", "Curves", methods.of_curves(material))
     yield Section("agreement", "Methods compared", methods.of_agreement(material))
-    yield Section("examples", "Examples", examples=examples(material))
+    if with_examples:
+        yield Section("examples", "Examples", examples=examples(material))
     yield Section("tables", "All tables", folded=material.tables)
-    found = (basis.requests(material), basis.lost(material), basis.epochs(material))
-    counted = [one for one in found if one is not None]
+    found = (basis.requests, basis.lost, basis.epochs, basis.models, basis.probes)
+    *counted, probes = [table(material) for table in found]
     yield Section(
         "basis",
         "Data and requests",
         [basis.coverage(material)],
-        tables=[*counted, basis.models(material)],
-        folded=basis.probes(material),
+        tables=[table for table in counted if table.rows],
+        folded=[probes] if probes.rows else [],
     )
 
 
@@ -245,16 +254,11 @@ def _behind(material: Material) -> dict[str, object]:
     }
 
 
-def warnings(material: Material, *, drawn: bool) -> list[str]:
-    """Return the notes on the rankings, and why there are no charts if there are none.
-
-    Args:
-        material: The run.
-        drawn: Whether there are charts.
-    """
+def warnings(material: Material) -> list[str]:
+    """Return the notes on the rankings, and why there are no charts if there are none."""
     found: list[str] = []
     for one in material.rankings:
         found += [f"{one.source or 'ranking'}: {note}" for note in one.notes[:_MAX_NOTES]]
-    if not drawn:
+    if not can_draw():
         found.append(f"Charts are not shown because they need: {undrawn()}.")
     return [line for line in dict.fromkeys(found) if line]

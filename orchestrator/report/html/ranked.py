@@ -18,7 +18,6 @@ from orchestrator.statistics.results import APPROXIMATE_BELOW
 from orchestrator.tables import Measured, cell_text, counted_words
 
 _MOST_MODELS: Final = 30
-_OVER_BLACK: Final = 0.82
 _SCALE: Final = "rating (Elo scale)"
 _POINTS: Final = {"format": ",.0f"}
 
@@ -80,7 +79,6 @@ def _wins(analysis: RankingAnalysis) -> Figure:
                     "column": column,
                     "value": value,
                     "text": numbers.probability(value),
-                    "on_dark": abs(2 * value - 1) > _OVER_BLACK,
                     "tip": f"{row} against {column}: {cell_text(tables.WIN, measured)}",
                 }
             )

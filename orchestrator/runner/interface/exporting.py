@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
+from types import ModuleType
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -68,9 +69,7 @@ def write_charts(result: Result, folder: Path) -> list[Path]:
     Raises:
         UsageError: If charts can't be drawn here, or a file can't be written.
     """
-    _need_drawing()
-    drawing = importlib.import_module("orchestrator.report.html.charts")
-    written: list[Path] = drawing.write_charts(all_figures(material(result)), folder)
+    written: list[Path] = _drawing().write_charts(all_figures(material(result)), folder)
     return written
 
 
@@ -80,9 +79,7 @@ def charts(result: Result) -> dict[str, object]:
     Raises:
         UsageError: If charts can't be drawn here.
     """
-    _need_drawing()
-    altair = importlib.import_module("altair")
-    drawing = importlib.import_module("orchestrator.report.html.charts")
+    drawing, altair = _drawing(), importlib.import_module("altair")
     specified = {one.key: drawing.specification(one) for one in all_figures(material(result))}
     return {
         key: altair.Chart.from_dict(found) for key, found in specified.items() if found is not None
@@ -94,9 +91,10 @@ def summary(result: Result) -> str:
     return page_summary(material(result))
 
 
-def _need_drawing() -> None:
+def _drawing() -> ModuleType:
     if needed := undrawn():
         raise UsageError(f"charts need: {needed}")
+    return importlib.import_module("orchestrator.report.html.charts")
 
 
 def material(result: Result) -> Material:
@@ -180,7 +178,7 @@ def report_tables(result: Result) -> dict[str, Table]:
     # The page's own copies have their warnings in the title.
     of_page = replace(material(result), tables=result.tables)
     found: dict[str, Table] = {}
-    for section in sections(of_page):
+    for section in sections(of_page, with_examples=False):
         drawn = [
             msgspec.structs.replace(table, basis=table.basis or figure.basis)
             for figure in section.figures

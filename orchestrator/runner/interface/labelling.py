@@ -21,7 +21,7 @@ from orchestrator.ranking.human_labels import (
     LABEL,
     PROBABILITY,
     SHOWN,
-    fingerprints,
+    fingerprint,
     key_path,
 )
 from orchestrator.ranking.labelled import judged_pairs, margins
@@ -122,7 +122,8 @@ def sheet_of(
         key.append(about | dict(named) | ({} if below is None else {PROBABILITY: 1.0}))
     rows = harmless(pl.DataFrame(lines))
     for one, shown in zip(key, rows.iter_rows(named=True), strict=True):
-        one[SHOWN] = fingerprints(shown)
+        digests = {name: fingerprint(str(value)) for name, value in shown.items()}
+        one[SHOWN] = {k: v for k, v in digests.items() if v and k not in (CODE, LABEL)}
     return Sheet(rows, key, source.name, len(judged))
 
 

@@ -11,7 +11,7 @@ from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
-from orchestrator.runner.event_loop import run_to_end
+from orchestrator.runner.event_loop import event_loop
 from orchestrator.runner.models.records import Probes, needs_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.connections import is_reached
@@ -30,7 +30,10 @@ def look_at_servers(prepared: Prepared) -> tuple[str, ...]:
     """
     specs = [prepared.models[name] for name in prepared.identities]
     reached = [spec for spec in specs if is_reached(spec)]
-    said, faults = run_to_end(lambda _: _all(prepared, reached)) if reached else ([], [])
+    if not reached:
+        return ()
+    with event_loop() as (to_end, _):
+        said, faults = to_end(_all(prepared, reached))
     if faults:
         raise UsageError("\n".join(faults))
     return tuple(said)

@@ -26,9 +26,9 @@ from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
+from orchestrator.runner.results.frames import NUMBERS
 from orchestrator.runner.results.stored import Record, record_of
 from orchestrator.runner.results.tables import (
-    NUMBERS,
     Keeping,
     all_sources,
     followable_of,

@@ -29,7 +29,7 @@ from orchestrator.report.text import safe_line
 from orchestrator.secrets import is_secret, is_secret_name
 from orchestrator.store import newest
 from orchestrator.tables import Measured, Table
-from orchestrator.trackers import TRACKERS, Began, State, Tracker
+from orchestrator.trackers import TRACKERS, Parameters, State, Tracker
 
 if TYPE_CHECKING:
     from orchestrator.runner.interface.result import Result
@@ -90,18 +90,9 @@ class Tracking:
         # The run directory is there now.
         if not self._threads and self._recipe.settings.log_to:
             settings = parameters(self._recipe.resolved())
+            name, folder = self._recipe.name, newest(self._where).absolute()
             self._threads = [
-                _Thread(
-                    one.kind,
-                    Began(
-                        project=one.project or self._recipe.name,
-                        name=self._recipe.name,
-                        folder=newest(self._where).absolute(),
-                        parameters=settings,
-                        mode=one.mode,
-                    ),
-                )
-                for one in self._recipe.settings.log_to
+                _Thread(one, name, folder, settings) for one in self._recipe.settings.log_to
             ]
 
     def start(self, title: str, total: int) -> None:
@@ -138,14 +129,14 @@ class Tracking:
 class _Thread:
     """A tracker in its thread."""
 
-    def __init__(self, kind: str, began: Began) -> None:
-        self.kind = kind
-        self._tracker = _tracker(kind)
+    def __init__(self, log_to: LogTo, name: str, folder: Path, parameters: Parameters) -> None:
+        self.kind = log_to.kind
+        self._tracker = _tracker(self.kind)
         self._fault = ""
         self._tasks: queue.Queue[Callable[[Tracker], None] | None] = queue.Queue(_MAX_WAITING)
         # A daemon: what it waits for must not keep the process.
-        self._thread = threading.Thread(target=self._work, name=f"log_to-{kind}", daemon=True)
-        self.put(lambda tracker: tracker.begin(began))
+        self._thread = threading.Thread(target=self._work, name=f"log_to-{self.kind}", daemon=True)
+        self.put(lambda tracker: tracker.begin(log_to, name, folder, parameters))
         self._thread.start()
 
     def put(self, task: Callable[[Tracker], None]) -> None:

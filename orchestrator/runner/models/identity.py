@@ -33,8 +33,6 @@ def launch_of(spec: ModelSpec, *, allow_code: bool) -> LaunchKind:
 
 # Stands for the address of a server we launched: its port is another one each time.
 LAUNCHED: Final = "launched"
-# Settings of back-ends that change how requests travel, not what they say.
-_HOW_IT_IS_SENT = frozenset({"transport", "keepalive_s"})
 
 
 def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, str]:
@@ -55,7 +53,7 @@ def model_identity(spec: ModelSpec, *, allow_code: bool = False) -> dict[str, st
             found |= {
                 f"backend.{name}": json.dumps(value, sort_keys=True)
                 for name, value in settings.items()
-                if name not in _HOW_IT_IS_SENT
+                if name != "transport"  # it changes how requests travel, not what they say
             }
     else:
         found = dict(launch_of(spec, allow_code=allow_code).identity(spec.weights or ""))

@@ -340,7 +340,8 @@ def check_stopping(recipe: Recipe, dataset: Dataset) -> None:
 
 
 def _near_copies(dataset: Dataset, fields: object) -> NearCopies | None:
-    if not _is_open(fields) or dataset.has_named_clusters:
+    is_told = dataset.clusters is not None and dataset.clusters.names
+    if not _is_open(fields) or is_told:
         return None
     first = None if dataset.copies is None else dataset.copies.is_first()
     items = (dataset.item(at) for at in range(len(dataset)) if first is None or first[at])

@@ -26,6 +26,7 @@ from orchestrator.runner.event_loop import DeferredInterrupts
 from orchestrator.runner.results.frames import (
     EXPORTED,
     ITEM_COLUMNS,
+    KEPT,
     export,
     is_exported,
     items_path,
@@ -69,11 +70,18 @@ def frames_of(
             export(store, own, late)
             if maywrite:
                 _give(store, own, directory)
+        elif apart is not None:
+            # A change replaces such a file, and leaves the one that stands here.
+            for name in KEPT:
+                with contextlib.suppress(OSError):
+                    (own / name).unlink(missing_ok=True)
+                    files.check_plain(directory.results / name)
+                    files.link_or_copy(directory.results / name, own / name)
         items = items_path(directory)
         if mayread:
             items = own / f"{ITEMS}.parquet"
             check_items(directory, items)
-        beside = directory.results if maywrite else None
+        beside = directory.results if maywrite else own
         frames = FrameFiles(held or own, _readable(items), roles(store), beside)
         weakref.finalize(frames, side.pop_all().close)
     return frames

@@ -93,7 +93,6 @@ class Replay:
         self._plan = Plan(parts, items, keys, self.recipe.settings.seed, given=finders)
         systems = {name: spec.entry.system for name, spec in specs.items()}
         self._systems = {name: system for name, system in systems.items() if system}
-        self._allow_code = allow_code
 
     @cached_property
     def speller(self) -> Speller:
@@ -107,7 +106,7 @@ class Replay:
                 model: store.tokens(server_label(model, identity_key(identity)))
                 for model, identity in self.identities.items()
             }
-        return Speller(self.recipe, self.identities, texts, allow_code=self._allow_code)
+        return Speller(self.recipe, texts)
 
     def index(self, item: str) -> int:
         """Return the place of an item, by its key.

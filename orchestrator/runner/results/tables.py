@@ -38,7 +38,7 @@ from orchestrator.ranking.scores import Estimates, ScoresSummary
 from orchestrator.ranking.style import equal_style
 from orchestrator.ranking.trust import of_frames, thresholds_of
 from orchestrator.recipe.schema import MethodRef
-from orchestrator.runner.results.frames import analyse
+from orchestrator.runner.results.frames import RANKINGS, analyse
 from orchestrator.statistics.results import Thresholds
 from orchestrator.statistics.trust import (
     DEFAULTS,
@@ -52,8 +52,6 @@ from orchestrator.tables import Table, by_cluster, untrusted
 
 _KEY_BYTES: Final = 16
 _T = TypeVar("_T")
-RANKINGS: Final = ".rankings"
-NUMBERS: Final = ".numbers"
 # Forty models in twenty categories take less than 1 MB a judge.
 _MOST_BYTES: Final = 16 << 20
 _FOLDERS: Final = ("contracts", "judgment", "methods", "ranking", "statistics", "summaries")

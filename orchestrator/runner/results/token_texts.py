@@ -1,7 +1,5 @@
-"""Tokens as text: as the run wrote them down, by their places, or by the model's own tokenizer."""
+"""Tokens as text: as the run wrote them down, or by their places."""
 
-import importlib
-import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby
@@ -9,10 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from orchestrator import contracts, plugins
 from orchestrator.ask import GenerateAsk, ScoreAsk
-from orchestrator.errors import OrchestratorError
-from orchestrator.recipe.schema import ModelSpec, Recipe
+from orchestrator.recipe.schema import Recipe
 from orchestrator.records import GIVEN, UNKNOWN_ID, Generation, IntArray, Scored
 
 _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}".encode()
@@ -165,92 +161,31 @@ _RAW_FLAGS: Final = {
     "`original_logprobs: true`",
 }
 _NO_TEXTS: Final = (
-    "The run holds the ids of these tokens without their texts: the server gives none. They are "
-    "shown if the weights are on this machine and `tokenizers` is installed."
+    "The run holds the ids of these tokens without their texts: the server gave none."
 )
 _NO_PLACES: Final = "Neither the ids nor the texts of these tokens are given by the server."
 _NAMELESS: Final = "The texts of some alternatives are longer than what the run keeps."
 
 
-def unobserved(
-    spec: ModelSpec | None,
-    ask: GenerateAsk | ScoreAsk,
-    made: Generation | Scored,
-    *,
-    is_spelled: bool,
-) -> list[str]:
-    """Return one sentence for each thing that is missing.
-
-    `spec` is None if the recipe has the model no more.
-    """
-    kind = "" if spec is None else spec.backend
-    if isinstance(made, Generation):
-        if made.finish_reason == GIVEN:
-            return [_GIVEN]
-        if made.logprobs is None:
-            config: Any = spec and spec.backend_config
-            if getattr(config, "reasoning", False):
-                return [_REASONING]
-            return [_NONE if getattr(config, "logprobs", True) else _OFF]
-    if made.logprobs is None or not made.logprobs.size:
-        return []
-    said = []
-    if isinstance(made, Generation) and not made.raw:
-        said.append(_NOT_RAW.format(_RAW_FLAGS.get(kind, "")))
-    if made.top is None:
-        said.append(_NO_TOP.format(_AT_NEW if kind == "openai" else _LATER))
-    # The most that are known at any position.
-    elif (n := int(np.isfinite(made.top.logprobs).sum(axis=1).max(initial=0))) < ask.top_logprobs:
-        said.append(_FEW.format(n, ask.top_logprobs, _LIMITS.get(kind, "Its configuration")))
-    if not is_spelled:
-        has_ids = made.token_ids is not None
-        said.append(_NO_TEXTS if has_ids else _NO_PLACES)
-    top = made.top
-    # A log-probability of neither an id nor a text.
-    if top is not None and (np.isfinite(top.logprobs) & (top.token_ids == UNKNOWN_ID)).any():
-        said.append(_NAMELESS)
-    return said
-
-
-# Prefixes are spelled one by one, which costs the square of this.
-_MOST_PREFIXES: Final = 1500
-_UNFINISHED: Final = "\N{REPLACEMENT CHARACTER}"
-
-
 class Speller:
     """Spells the tokens of a run's models.
 
-    Identities are as the run wrote them down: another tokenizer of the same place is not used.
-    `texts` are those that it wrote down, by model and number.
+    `texts` are those that the run wrote down, by model and number.
     """
 
     def __init__(
-        self,
-        recipe: Recipe,
-        identities: Mapping[str, Mapping[str, str]],
-        texts: Mapping[str, Mapping[int, bytes]] | None = None,
-        *,
-        allow_code: bool = False,
+        self, recipe: Recipe, texts: Mapping[str, Mapping[int, bytes]] | None = None
     ) -> None:
         self._recipe = recipe
-        self._identities = identities
         self._texts = texts or {}
-        self._allow_code = allow_code
-        self._known: dict[str, Any] = {}
 
     def one(self, model: str, number: int) -> str | None:
-        """A token as it stands alone; None where it can't be spelled.
+        """A token as it stands alone; None where its text is unknown.
 
         The number is the token's id, or the one that the run gave to its text.
         """
         written = self._texts.get(model, {}).get(number)
-        if written is not None:
-            return spelled(written)
-        tokenizer = self._tokenizer(model) if number >= 0 else None
-        if tokenizer is None:
-            return None
-        found: str = tokenizer.decode([number], skip_special_tokens=False)
-        return found or str(tokenizer.id_to_token(number) or "")
+        return None if written is None else spelled(written)
 
     def pieces(
         self, model: str, numbers: Sequence[int], text: str, offsets: IntArray | None = None
@@ -263,55 +198,43 @@ class Speller:
             starts = offsets.tolist()
             ends = [*starts[1:], len(text)]
             return [text[begin:end] for begin, end in zip(starts, ends, strict=False)]
-        if not numbers:
-            return []
         known = self._texts.get(model, {})
         written = [known.get(number) for number in numbers]
-        tokenizer = None if None not in written else self._tokenizer(model)
-        if tokenizer is None:
-            return None if all(one is None for one in written) else pieces(written, text)
-        if len(numbers) > _MOST_PREFIXES:
-            return [self.one(model, one) or "" for one in numbers]
-        return _by_prefixes(tokenizer, numbers)
+        is_unknown = bool(written) and all(one is None for one in written)
+        return None if is_unknown else pieces(written, text)
 
     def missing(
         self, ask: GenerateAsk | ScoreAsk, made: Generation | Scored, *, is_spelled: bool
     ) -> list[str]:
-        """Return what was not observed of a text's tokens; see `unobserved`."""
-        return unobserved(self._recipe.models.get(ask.model), ask, made, is_spelled=is_spelled)
-
-    def _tokenizer(self, model: str) -> Any:  # noqa: ANN401 (of the package `tokenizers`)
-        if model not in self._known:
-            self._known[model] = self._found(model)
-        return self._known[model]
-
-    def _found(self, model: str) -> object:
-        spec = self._recipe.models.get(model)
-        if spec is None or spec.server is None or importlib.util.find_spec("tokenizers") is None:
-            return None
-        try:
-            kind = contracts.load(plugins.LAUNCH, spec.server.kind, allow_code=self._allow_code)
-            found = kind(spec.server.config).tokenizer(spec.weights or "")
-        except OrchestratorError:
-            # The weights are not on this machine.
-            return None
-        if found is None:
-            return None
-        path, digest = found
-        is_same = digest == self._identities.get(model, {}).get("tokenizer")
-        return (
-            importlib.import_module("tokenizers").Tokenizer.from_file(str(path))
-            if is_same and path.is_file()
-            else None
-        )
-
-
-def _by_prefixes(tokenizer: Any, ids: Sequence[int]) -> list[str]:  # noqa: ANN401 (as above)
-    found, before = [], ""
-    for n in range(1, len(ids) + 1):
-        now: str = tokenizer.decode(ids[:n], skip_special_tokens=False)
-        # Bytes of a letter that is not complete yet belong to the token that completes it.
-        now = now.rstrip(_UNFINISHED) if n < len(ids) else now
-        found.append(now[len(before) :] if now.startswith(before) else "")
-        before = now if now.startswith(before) else before
-    return found
+        """Return a sentence for each thing about a text's tokens that was not observed."""
+        # None if the recipe has the model no more.
+        spec = self._recipe.models.get(ask.model)
+        kind = "" if spec is None else spec.backend
+        if isinstance(made, Generation):
+            if made.finish_reason == GIVEN:
+                return [_GIVEN]
+            if made.logprobs is None:
+                config: Any = spec and spec.backend_config
+                if getattr(config, "reasoning", False):
+                    return [_REASONING]
+                return [_NONE if getattr(config, "logprobs", True) else _OFF]
+        if made.logprobs is None or not made.logprobs.size:
+            return []
+        said = []
+        if isinstance(made, Generation) and not made.raw:
+            said.append(_NOT_RAW.format(_RAW_FLAGS.get(kind, "")))
+        if made.top is None:
+            said.append(_NO_TOP.format(_AT_NEW if kind == "openai" else _LATER))
+        # The most that are known at any position.
+        elif (
+            n := int(np.isfinite(made.top.logprobs).sum(axis=1).max(initial=0))
+        ) < ask.top_logprobs:
+            said.append(_FEW.format(n, ask.top_logprobs, _LIMITS.get(kind, "Its configuration")))
+        if not is_spelled:
+            has_ids = made.token_ids is not None
+            said.append(_NO_TEXTS if has_ids else _NO_PLACES)
+        top = made.top
+        # A log-probability of neither an id nor a text.
+        if top is not None and (np.isfinite(top.logprobs) & (top.token_ids == UNKNOWN_ID)).any():
+            said.append(_NAMELESS)
+        return said

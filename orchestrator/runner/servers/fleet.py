@@ -12,7 +12,7 @@ import msgspec
 
 from orchestrator.ask import digest
 from orchestrator.backend import Backend, Endpoint, NamesItself, Provenance, answered, verified
-from orchestrator.errors import OrchestratorError, ServerChangedError
+from orchestrator.errors import OrchestratorError, ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.logs import RepeatedEvents
@@ -21,13 +21,11 @@ from orchestrator.runner.models.records import Connected, Probes
 from orchestrator.runner.planning.reuse import Copies
 from orchestrator.runner.servers.connections import (
     Doubts,
-    FirstLook,
     Held,
     Kinds,
     create_backend,
     endpoint_of,
     is_reached,
-    warn_of_missing_keys,
 )
 from orchestrator.runner.servers.health import look_after
 from orchestrator.runner.servers.launched import Launched, Places, launched_servers
@@ -52,7 +50,7 @@ COMPARED_EVERY_S = 300.0
 Hold = Callable[[str, bool], None]
 
 
-def _each(servers: Iterable[tuple[Launched, ...]]) -> Iterable[Launched]:
+def _each(servers: Iterable[tuple[Launched, ...]]) -> Collection[Launched]:
     """Every server once, however many models it serves."""
     return {id(server): server for copies in servers for server in copies}.values()
 
@@ -96,6 +94,8 @@ class Fleet:
         states: Of the connection to each model, in a word.
         compared_every_s: Seconds between comparisons of servers whose connections hold.
         listener: Told of what happens to servers.
+        launched: Every server that is launched, once.
+        server_ids: Number in the store of the server that each model is connected to.
     """
 
     def __init__(  # noqa: PLR0913 (what a fleet is made of, most of them by keyword)
@@ -122,10 +122,14 @@ class Fleet:
         self.copies = copies
         self._asks = probes is not None and probes.enabled
         self._kinds = Kinds(store, copies, enabled=self._asks)
-        there = [spec.name for spec in models if is_reached(spec)] if self._asks else []
-        self._first = FirstLook(there, self._connect)
+        # Models whose servers run already: not looked at, not met yet, and found by the first look.
+        self._to_look = {spec.name for spec in models if self._asks and is_reached(spec)}
+        self._to_meet = set(self._to_look)
+        self._met = asyncio.Event()
+        self._found: dict[str, Backend] = {}
+        self._looking = asyncio.Lock()
         if probes is not None:
-            probes.others = self._first.others
+            probes.others = self._others
         self._servers = launched_servers(
             models, log_of, places=places, keep=keep, allow_code=allow_code
         )
@@ -134,28 +138,16 @@ class Fleet:
         self._replicas: dict[str, Replicas] = {}
         self._waits_for_all = waits_for_all
         self.listener = Listener()
-        for server in _each(self._servers.values()):
+        self.launched = _each(self._servers.values())
+        for server in self.launched:
             server.started = partial(self._started, server)
             server.has_answered = partial(self._has_answered, server)
             server.lost = lambda node: self.listener.lost(node)
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self._held = Held(store, identities, copies, accept_change=accept_change)
+        self.server_ids: Mapping[str, int] = self._held.server_ids
         self._compared_at: dict[tuple[str, int], float] = {}
         self.compared_every_s = COMPARED_EVERY_S
-
-    @property
-    def server_ids(self) -> Mapping[str, int]:
-        """Number in the store of the server that each model is connected to."""
-        return self._held.server_ids
-
-    def warn_of_missing_keys(self) -> None:
-        """Say now which keys will be missed, not when the first request of a judge needs one."""
-        warn_of_missing_keys(self._specs.values())
-
-    @property
-    def launched(self) -> list[Launched]:
-        """Every server that is launched, once."""
-        return list(_each(self._servers.values()))
 
     def n_servers(self, model: str) -> int:
         """Servers that a model has, replicas included."""
@@ -170,14 +162,44 @@ class Fleet:
             ServerChangedError: If another server answered this run before.
             UsageError: If the server can't do what a method asks of it.
         """
-        known = await self._first.connection(model)
+        async with self._looking:
+            await self._look_at_all()
+        known = self._found.pop(model, None)
         return await self._connect(model) if known is None else known
 
-    async def _connect(self, model: str) -> Backend | Failure:
+    async def _look_at_all(self) -> None:
+        """Connect to all servers that run already, before the first request to any of them.
+
+        A judge that can't do what its method asks is met only when the first answers are there, and
+        these have been paid for by then. A server that does not answer is looked at when asked.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                # After a look that failed others come here before the run has stopped.
+                for name in sorted(self._to_look - self._found.keys()):
+                    group.create_task(self._connect(name, is_first=True))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        self._to_look = set()
+
+    async def _others(self, model: str) -> None:
+        """Wait until there was a first contact with the servers of all other models, too."""
+        self._meet(model)
+        await self._met.wait()
+
+    def _meet(self, model: str) -> None:
+        self._to_meet.discard(model)
+        if not self._to_meet:
+            self._met.set()
+
+    async def _connect(self, model: str, *, is_first: bool = False) -> Backend | Failure:
         self.states[model] = "starting"
         spec = self._specs[model]
         n_servers = self.n_servers(model)
-        found = await (self._one(spec, 0) if n_servers == 1 else self._several(spec, n_servers))
+        try:
+            found = await (self._one(spec, 0) if n_servers == 1 else self._several(spec, n_servers))
+        finally:
+            self._meet(model)
         if isinstance(found, Failure):
             n = self._often.count(model)
             if n:
@@ -189,8 +211,13 @@ class Fleet:
                     found.message,
                     extra={"model": model, "n": n},
                 )
+            if is_first and not found.retriable:
+                # Nothing in this call will change it, and nothing was paid for yet.
+                raise UsageError(f"model {model!r}: {found.message}")
         else:
             self.states[model] = "ready"
+            if is_first:
+                self._found[model] = found
         return found
 
     async def _several(self, spec: ModelSpec, n_servers: int) -> Backend | Failure:
@@ -424,15 +451,11 @@ class Fleet:
 
     async def stop(self) -> None:
         """Close what was not used; end every server that was launched, unless it is to be kept."""
-        await self._first.close()
+        while self._found:
+            await self._found.popitem()[1].close()
         async with asyncio.TaskGroup() as group:
-            for server in _each(self._servers.values()):
+            for server in self.launched:
                 group.create_task(server.stop())
-
-    def exit_code(self, model: str) -> int | None:
-        """The exit code of a launched server; None while it runs, or if it is not ours."""
-        found = self._servers.get(model)
-        return None if found is None else found[0].exit_code()
 
     async def _way(self, spec: ModelSpec, number: int) -> tuple[str, Endpoint] | Failure:
         """Return the kind and the place of a server of a model; start the server if need be."""

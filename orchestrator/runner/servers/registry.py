@@ -31,7 +31,7 @@ _STOP_S: Final = 30.0
 # The watchdog must be the process that it was: its number may have been given to another.
 _SAME_START_S: Final = 1.0
 _GONE: Final = 1
-_TAIL_BYTES: Final = 64 * 1024
+_OWNER_ONLY: Final = 0o600
 # A server of a cluster of which nothing was written for so long has ended with the job that keeps
 # it. Clocks of nodes may differ by less.
 _LAST_SAID_S: Final = 120.0
@@ -104,13 +104,6 @@ class KeptServer:
         """
         return None if self.kept.job or self.kept.is_alive else _GONE
 
-    def log_tail(self, n_lines: int = 20) -> str:
-        """The last lines of its log."""
-        with contextlib.suppress(OSError):
-            text = files.tail(self.log_path, _TAIL_BYTES, [self.api_key])
-            return "\n".join(text.splitlines()[-n_lines:])
-        return ""
-
     def first_error(self) -> str:
         """Empty: what of its log is of this run is not known."""
         return ""
@@ -165,8 +158,8 @@ class ServerRegistry:
             UsageError: If others could read the folder.
         """
         self.prepare()
-        _write(self._key_path(kept), api_key.encode("ascii"))
-        _write(self._path(kept), msgspec.json.encode(kept))
+        files.write(self._key_path(kept), api_key.encode("ascii"), mode=_OWNER_ONLY)
+        files.write(self._path(kept), msgspec.json.encode(kept), mode=_OWNER_ONLY)
 
     def forget(self, kept: Kept) -> None:
         """Remember a server no longer."""
@@ -201,7 +194,7 @@ class ServerRegistry:
         if not self._path(kept).exists():
             return  # with another that the same program kept
         mark, until = self._mark(kept), time.monotonic() + 2 * _STOP_S
-        _write(mark, str(kept.watchdog).encode())
+        files.write(mark, str(kept.watchdog).encode(), mode=_OWNER_ONLY)
         while mark.exists():
             if time.monotonic() > until:
                 mark.unlink(missing_ok=True)
@@ -244,16 +237,6 @@ def state_folder() -> Path:
         return Path(own) / "servers"
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "orchestrator" / "servers"
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace a file, readable by its owner only, at once."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, 0o600)
-        file.write(content)
-    part.replace(path)
 
 
 def _process(kept: Kept) -> psutil.Process | None:

@@ -14,11 +14,12 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from orchestrator.errors import UsageError
 from orchestrator.placement import Inventory, Node, Share, Size
 from orchestrator.recipe.settings import SHARED, Cluster, minutes
+from orchestrator.records import Failure
 from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.launched import CarrierOf
@@ -41,35 +42,31 @@ _OF_NODES: Final = re.compile(r"\bNodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) GRES=(\S*)
 _GPUS: Final = re.compile(r"\bgpu(?::[^:,()]+)?:(\d+)")
 
 
-class NoAnswer(NamedTuple):
-    """Words of a Slurm command that failed; jobs and nodes may be well all the same."""
-
-    why: str
-
-
-def answer(*words: str) -> str | NoAnswer:
+def answer(*words: str) -> str | Failure:
     """Return the output of a command of Slurm, or why there is none."""
     try:
         ended = subprocess.run(  # noqa: S603 (no shell)
             words,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            errors="replace",
             timeout=_ANSWER_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return NoAnswer(str(error))
+        return Failure("connection", str(error))
     if ended.returncode:
-        return NoAnswer(ended.stderr.strip() or f"exit code {ended.returncode}")
+        return Failure("connection", ended.stderr.strip() or f"exit code {ended.returncode}")
     return ended.stdout
 
 
 def nodes_of_job(job: str) -> tuple[Node, ...]:
     """Return the nodes of a job with what it has of each; empty if Slurm does not tell."""
     text = answer("scontrol", "show", "job", "--details", "--oneliner", job)
-    if isinstance(text, NoAnswer):
-        _log.warning("cannot list the nodes of job %s, so Slurm alone places: %s", job, text.why)
+    if isinstance(text, Failure):
+        _log.warning(
+            "cannot list the nodes of job %s, so Slurm alone places: %s", job, text.message
+        )
         return ()
     found: list[Node] = []
     for names, cpus, megabytes, gres in _OF_NODES.findall(text):
@@ -89,7 +86,7 @@ def nodes_of_partition(cluster: Cluster) -> tuple[Node, ...]:
     text = answer("sinfo", "--noheader", "--Node", *where, "--format=%N|%c|%m|%G|%P")
     n_most = max((size.nodes or 1 for size in cluster.models.values()), default=1)
     found: dict[Size, list[Node]] = {}
-    for line in "" if isinstance(text, NoAnswer) else text.splitlines():
+    for line in "" if isinstance(text, Failure) else text.splitlines():
         words = line.split("|")
         # A star marks the partition that jobs go to where they name none.
         is_theirs = cluster.partition or words[-1].endswith("*")
@@ -125,7 +122,7 @@ def _hosts(names: str) -> Iterable[str]:
     if "[" not in names and "," not in names:
         return [names]
     text = answer("scontrol", "show", "hostnames", names)
-    return () if isinstance(text, NoAnswer) else text.split()
+    return () if isinstance(text, Failure) else text.split()
 
 
 On = Literal["local", "slurm", "ray"]

@@ -198,7 +198,7 @@ def submit(file: Path, *options: str) -> str:
     said = answer("sbatch", "--parsable", *options, str(file))
     if isinstance(said, str):
         return said.strip().partition(";")[0]
-    raise UsageError(f"sbatch {file}: {said.why}")
+    raise UsageError(f"sbatch {file}: {said.message}")
 
 
 def waiting(run: Path) -> list[str]:
@@ -210,7 +210,7 @@ def waiting(run: Path) -> list[str]:
     said = answer("squeue", "--me", "--noheader", f"--name={name_of(run)}", "--format=%i %T %r")
     if isinstance(said, str):
         return said.splitlines()
-    raise UsageError(f"squeue does not say which jobs the run has: {said.why}")
+    raise UsageError(f"squeue does not say which jobs the run has: {said.message}")
 
 
 def cancel_waiting(run: Path) -> None:

@@ -22,33 +22,21 @@ from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.limits import CEILING, FLOOR, START, Change, Controller, Seen
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.store import Store
-from orchestrator.store.entries import wall_ms
 
 META: Final = "limits"
 """Under which the store keeps the limits."""
 
-_KEPT: Final = 100
 _BY_HAND: Final = "by hand"
 
 _log = logging.getLogger(__name__)
 
 
-class KeptLimit(msgspec.Struct, frozen=True):
-    """State of a model's limit in the store: the limit and its last changes, of all calls.
-
-    A change has the fields of `Change`, but for the time: `when_ms`, the wall clock's since 1970.
-    """
-
-    limit: int
-    changes: tuple[dict[str, int | str], ...] = ()
-
-
-def decoded(text: str | None) -> dict[str, KeptLimit]:
+def decoded(text: str | None) -> dict[str, int]:
     """Decode the limits in the store, by label of the server; return none if they are damaged."""
     if text is None:
         return {}
     try:
-        return msgspec.json.decode(text, type=dict[str, KeptLimit])
+        return msgspec.json.decode(text, type=dict[str, int])
     except msgspec.MsgspecError:
         return {}
 
@@ -61,7 +49,7 @@ class Adaptive:
         first: Limits of all models to begin with.
         controllers: Of the models whose limit is to be found while the run goes on.
         labels: What the store remembers the servers of each model by.
-        kept: What earlier calls wrote down, by label.
+        kept: Limits that earlier calls wrote down, by label.
         n_servers: Servers of each model for which its limit was made; 1 where left out.
     """
 
@@ -72,7 +60,7 @@ class Adaptive:
         first: Mapping[str, Limits] = {},
         controllers: Mapping[str, Controller] = {},
         labels: Mapping[str, str] = {},
-        kept: Mapping[str, KeptLimit] = {},
+        kept: Mapping[str, int] = {},
         n_servers: Mapping[str, int] = {},
     ) -> None:
         self._store = store
@@ -98,7 +86,7 @@ class Adaptive:
             limit = spec.max_in_flight * n
             if spec.is_adaptive:
                 known = kept.get(labels[name])
-                start = START * n if known is None else known.limit
+                start = START * n if known is None else known
                 controllers[name] = Controller(start, FLOOR * n, CEILING * n)
                 limit = controllers[name].limit
             own = spec.limits
@@ -114,7 +102,6 @@ class Adaptive:
         """Steer what sends the requests of the run from now on."""
         self._core, self._scheduler, self._loads, self._tokens = core, scheduler, loads, tokens
         self.first = {name: state.limits for name, state in core.models.items()}
-        self._changes: dict[str, list[Change]] = {name: [] for name in core.models}
         self._n_changes = dict.fromkeys(core.models, 0)
         self._n_there = {name: self._n_servers.get(name, 1) for name in core.models}
 
@@ -158,7 +145,6 @@ class Adaptive:
             signal=controller.signal if controller is not None else "",
             first=self.first[model].max_in_flight,
             n_changes=self._n_changes[model],
-            last=msgspec.to_builtins(self._changes[model][-5:]),
         )
 
     async def _follow(self, model: str, controller: Controller) -> None:
@@ -195,7 +181,6 @@ class Adaptive:
 
     def _record(self, model: str, change: Change) -> None:
         self._n_changes[model] += 1
-        self._changes[model] = [*self._changes[model][1 - _KEPT :], change]
         _log.info(
             "%s: %d concurrent requests (was %d): %s",
             model,
@@ -205,16 +190,11 @@ class Adaptive:
             extra={"model": model, "before": change.before, "after": change.after},
         )
         label = self._labels[model]
-        before = self._kept.get(label, KeptLimit(change.before))
-        made: dict[str, int | str] = {
-            "when_ms": wall_ms(),
-            "before": change.before,
-            "after": change.after,
-            "why": change.why,
-        }
-        # What was said by hand holds for this call only.
-        found = before.limit if change.why == _BY_HAND else change.after
-        self._kept[label] = KeptLimit(found, (*before.changes[1 - _KEPT :], made))
+        if change.why == _BY_HAND:
+            # That holds for this call only.
+            self._kept.setdefault(label, change.before)
+        else:
+            self._kept[label] = change.after
         self._store.set_meta(META, msgspec.json.encode(self._kept).decode())
 
     def _now(self) -> float:

@@ -30,7 +30,7 @@ const answer = (one, { view, base, trace, by, several, turned, note }) => {
   const about = [
     typeof one.mean_logprob === "number" && `mean log-probability ${fixed(one.mean_logprob)}`,
     one.n_tokens !== null && `${count(one.n_tokens)} tokens`,
-    one.finish_reason && one.finish_reason !== "stop" && `ended by ${one.finish_reason}`,
+    one.finish_reason && !["stop", "given"].includes(one.finish_reason) && `ended by ${one.finish_reason}`,
   ].filter(Boolean).join(" · ");
   let body;
   if (one.status !== "ok") body = h("p", { class: "bad" }, `failed: ${one.cause} ${one.message ?? ""}`);
@@ -117,6 +117,32 @@ const judgment = (one, order, trace, rows) => {
       shown(one, key, trace, rows))));
 };
 
+/** Who is better than whom by a method, the best first; a cell opens the judgments of its pair. */
+const matrix = ({ method, rows }, several, between, choose) => {
+  const worth = new Map(rows.map(([one]) => [one, rows.filter(([row]) => row === one).reduce((sum, [, , p], _, all) => sum + p / all.length, 0)]));
+  const models = [...worth.keys()].sort((one, two) => worth.get(two) - worth.get(one));
+  const known = new Map(rows.map(([row, column, p]) => [JSON.stringify([row, column]), p]));
+  const p = models.map((row) => models.map((column) => known.get(JSON.stringify([row, column])) ?? null));
+  const move = (event) => {
+    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
+    const cell = event.target.closest("td");
+    if (!cell || (!down && !right)) return;
+    event.preventDefault(); event.stopPropagation();
+    for (let i = cell.parentNode.sectionRowIndex + down, j = cell.cellIndex + right; models[i] !== undefined && models[j - 1] !== undefined; i += down, j += right) {
+      const next = cell.closest("tbody").rows[i].cells[j].querySelector("button");
+      if (next) { next.focus(); return; }
+    }
+  };
+  const cell = (i, j) => p[i][j] === null ? (i === j ? "" : "–") : h("button", {
+    type: "button", class: `w-${Math.min(4, Math.floor(p[i][j] * 5))}`, tabindex: i === 0 && p[0].findIndex((one) => one !== null) === j ? 0 : -1, click: () => choose([models[i], models[j]]),
+    "aria-pressed": String(between[0] === models[i] && between[1] === models[j]), "aria-label": `${models[i]} against ${models[j]}: ${share(p[i][j])}`,
+  }, String(Math.round(p[i][j] * 100)));
+  return h("div", { class: "scroll", role: "region", "aria-label": `Judgments of ${method}` }, h("table", { class: "data matrix", keydown: move },
+    h("caption", {}, several && [name(method), ": "], "P(model of the row is better than that of the column) in %, the mean over judges and turns. A number opens the judgments behind it."),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "model"), models.map((one, at) => h("th", { scope: "col", title: one, "aria-label": one }, String(at + 1))))),
+    h("tbody", {}, models.map((row, i) => h("tr", {}, h("th", { scope: "row" }, `${i + 1} `, name(row)), models.map((_, j) => h("td", { class: "n" }, cell(i, j))))))));
+};
+
 const votes = (judgments) => [...new Set(judgments.map((one) => one.method))].flatMap((method) => turnsOf(judgments)
   .map((turn) => votesOf(judgments.filter((one) => one.method === method && one.turn === turn), judgments)));
 
@@ -184,8 +210,9 @@ const part = (title, ...content) => h("section", {}, h("h2", {}, title), content
 
 export const item = async ({ parts: [run, index], query, go, remember, isCurrent }) => {
   const wanted = selection(query);
-  const api = `${runPath(run)}/items/${index}?${wanted}`;
-  let found = await get(api);
+  let between = query.getAll("between");
+  const api = () => `${runPath(run)}/items/${index}?${new URLSearchParams([...wanted, ...between.map((one) => ["between", one])])}`;
+  let found = await get(api());
   let view = query.get("view") ?? "text";
   let order = query.get("order") ?? "ab";
   let base = query.get("base") ?? "";
@@ -198,6 +225,7 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
     if (order !== "ab") all.set("order", order);
     if (base) all.set("base", base);
     if (by !== "logprob") all.set("colour", by);
+    for (const one of between) all.append("between", one);
     return all;
   };
   const to = (next) => next !== null && go(`${path}/item/${next}`, state());
@@ -240,15 +268,27 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
         h("dl", { class: "facts" }, about.fields.map(([key, value]) => h("div", {}, h("dt", {}, name(key)), h("dd", {}, name(value ?? "–"))))))),
       answersPart(),
       part("Note", noteFor("")),
-      found.judgments.length > 0 && part("Judgments", h("div", { class: "tools" }, segmented("Order of presentation", [["ab", "A first"], ["ba", "B first"]], order, (next) => { order = next; redraw(); }), votes(found.judgments)),
+      (found.judgments.length > 0 || found.matrices.length > 0) && part("Judgments", found.matrices.map((one) => matrix(one, found.matrices.length > 1, between, choosePair)), found.judgments.length > 0 && h("div", { class: "tools" }, segmented("Order of presentation", [["ab", "A first"], ["ba", "B first"]], order, (next) => { order = next; redraw(); }), votes(found.judgments)),
         h("div", { class: "cases" }, found.judgments.map((one) => judgment(one, order, trace, found.judgments)))),
       found.rewritings.length > 0 && part("ProbDiff", found.rewritings.map((one) => rewriting(one, trace, by, found.rewritings))),
       found.scores.length > 0 && part("Scores", h("div", { class: "cases" }, found.scores.map((one) => score(one, found.scores)))),
       found.others.length > 0 && part("Other rows", found.others.map(other)),
-      trace && part("Requests", trace.why ? h("p", { class: "note" }, trace.why) : everything(trace)),
+      (trace || !needsTrace()) && part("Requests", trace?.why && h("p", { class: "note" }, trace.why), trace && everything(asked(trace)),
+        !isAll && h("button", { type: "button", click: () => { isAll = true; return trace ? draw() : follow(); } }, "Show all requests of this item")),
     ].filter(Boolean));
   };
-  const redraw = () => { remember(state()); draw(); };
+  const redraw = () => { remember(state()); draw(); if (!trace && needsTrace()) follow(); };
+  // Of many judgments the requests are many: they wait until somebody looks at them.
+  let isAll = !found.matrices.length;
+  const needsTrace = () => isAll || between.length > 0 || view === "tokens";
+  const asked = (all) => (isAll ? all : { ...all, units: all.units.filter((unit) => unit.models.length && unit.models.every((one) => between.includes(one))) });
+  const choosePair = async (pair) => {
+    between = pair;
+    found = await get(api());
+    const top = scrollY;
+    redraw();
+    scrollTo(0, top);
+  };
   const follow = async () => {
     try { trace = await get(`${runPath(run)}/items/${index}/trace`); } catch (error) { trace = { units: [], asks: [], why: error.message }; }
     if (isCurrent()) { const top = scrollY; draw(); scrollTo(0, top); }
@@ -261,8 +301,8 @@ export const item = async ({ parts: [run, index], query, go, remember, isCurrent
     trail: [[path, run], [`${path}/items${wanted.size ? `?${wanted}` : ""}`, "Items"], ["", found.key]],
     version: found.version,
     content,
-    shown: follow,
-    refresh: async () => { found = await get(api); made.version = found.version; await follow(); },
+    shown: () => needsTrace() && follow(),
+    refresh: async () => { found = await get(api()); made.version = found.version; if (needsTrace()) await follow(); else draw(); },
     key: (key) => {
       if (key === "j" || key === "ArrowRight") { to(found.around.after); return true; }
       if (key === "k" || key === "ArrowLeft") { to(found.around.before); return true; }

@@ -189,7 +189,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     const now = wanted.get("sort") ?? "index";
     const numeric = numbers().some(([one]) => one === key);
     const next = now.replace(/^-/, "") !== key ? (numeric ? `-${key}` : key) : now.startsWith("-") ? key : `-${key}`;
-    return want("sort", next === "index" ? "" : next);
+    return want("sort", next === "index" ? "" : next).then(drawShows);
   };
 
   let typing = 0;
@@ -242,7 +242,9 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   // -- which items, by what was found of their answers ----------------------------------------------
 
   const flags = found.measures.filter((one) => one.digits === 0);
-  const shownNow = () => wanted.get("show") ?? flags.map((one) => `${one.key}>0`).find((one) => wanted.getAll("where").includes(one)) ?? "";
+  // Where a judge is least decided, a label of a person tells most.
+  const margin = found.measures.find((one) => /(^|\.)margin$/.test(one.key))?.key;
+  const shownNow = () => wanted.get("show") ?? (margin && wanted.get("sort") === margin ? "close" : null) ?? flags.map((one) => `${one.key}>0`).find((one) => wanted.getAll("where").includes(one)) ?? "";
   const shows = h("select", { "aria-label": "Show", change: (event) => show(event.target.value) });
   const more = h("span", { class: "where" });
   const runs = [];
@@ -251,9 +253,11 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   const models = () => found.models.map((one) => [one, one]);
   const show = async (value) => {
     const rest = wanted.getAll("where").filter((one) => !flags.some((flag) => one === `${flag.key}>0`));
+    if (shownNow() === "close") wanted.delete("sort");
     for (const key of [...SHOWN, "where"]) wanted.delete(key);
     for (const one of rest) wanted.append("where", one);
     if (value.endsWith(">0")) wanted.append("where", value);
+    else if (value === "close") wanted.set("sort", margin);
     else if (value) wanted.set("show", value);
     if (value === "lost") wanted.set("of", found.models[0]);
     if (value === "changed") {
@@ -265,7 +269,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   const drawShows = () => {
     const now = shownNow();
     shows.replaceChildren(...[["", "all items"], ...(found.by.length && found.models.length > 1 ? [["lost", "a model lost …"]] : []),
-      ...flags.map((one) => [`${one.key}>0`, one.title]), ["changed", "changed since another run …"], ["noted", "with notes"]].map(([value, text]) => h("option", { value, selected: value === now }, text)));
+      ...flags.map((one) => [`${one.key}>0`, one.title]), ["changed", "changed since another run …"], ["noted", "with notes"], ...(margin ? [["close", "least decided first, to label"]] : [])].map(([value, text]) => h("option", { value, selected: value === now }, text)));
     if (now === "lost") more.replaceChildren(choice("Who lost", "of", models()), " lost to ", choice("Who won", "to", [["", "any other"], ...models()]),
       choice("Length of the answer that lost", "than", [["", "of any length"], ["shorter", "and is shorter"], ["longer", "though it is longer"]]));
     else if (now === "changed") {

@@ -1,21 +1,23 @@
 // A run as the report shows it, brought up to date while it goes on.
-import { built, h, name, sentence } from "./dom.js";
+import { built, h, name, sentence, spoken } from "./dom.js";
 import { get, runPath } from "./data.js";
 import { linkNumbers, sortable } from "./ways.js";
 
-const drawn = (run, found) => {
-  const parts = h("div", { class: "parts" }, built(found.content));
-  sortable(parts);
-  return [
-    h("div", { class: "head" },
-      h("div", {}, h("p", { class: "kind" }, "Run"), h("h1", {}, name(run)), found.description && h("p", { class: "lead" }, name(found.description))),
-      h("p", {}, h("a", { class: "button", href: `/run/${encodeURIComponent(run)}/items` }, "Items and answers"))),
-    h("div", { class: "columns" },
-      h("nav", { "aria-label": "Sections" }, h("ul", {}, h("li", {}, h("a", { href: "#glance" }, "In short")),
-        found.sections.map(([key, title]) => h("li", {}, h("a", { href: `#part-${key}` }, sentence(title)))),
-        h("li", {}, h("a", { href: "#made" }, "How it was made")))),
-      parts),
-  ];
+const drawn = (run, found) => [
+  h("div", { class: "head" },
+    h("div", {}, h("p", { class: "kind" }, "Run"), h("h1", {}, name(run)), found.description && h("p", { class: "lead" }, name(found.description))),
+    h("p", {}, h("a", { class: "button", href: `/run/${encodeURIComponent(run)}/items` }, "Items and answers"))),
+  h("div", { class: "columns" },
+    h("nav", { "aria-label": "Sections" }, h("ul", {}, h("li", {}, h("a", { href: "#glance" }, "In short")))),
+    h("div", { class: "parts" }, built(found.content))),
+];
+
+/** Put what stands below the first screen under it; nobody waits for it. */
+const below = (columns, found) => {
+  columns.querySelector(".parts").append(built(found.content));
+  sortable(columns);
+  columns.querySelector("nav ul").append(...[...found.sections.map(([key, title]) => [`part-${key}`, title]), ["made", "How it was made"]]
+    .map(([id, title]) => h("li", {}, h("a", { href: `#${id}` }, sentence(title)))));
 };
 
 /** Make numbers links to the items behind them. */
@@ -47,13 +49,24 @@ export const overview = async ({ parts: [run] }) => {
     trail: [[`/run/${encodeURIComponent(run)}`, run]],
     version: found.version,
     content,
-    shown: () => { draw(run, content); if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView(); },
+    shown: async () => {
+      // A run that goes on may take the place of this one meanwhile.
+      const columns = content.querySelector(".columns");
+      try { below(columns, await get(`${runPath(run)}/sections`)); } catch (error) {
+        columns.querySelector(".parts").append(h("p", { class: "bad", role: "alert" }, spoken(error.message)));
+        return;
+      }
+      if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+      await draw(run, content);
+    },
     refresh: async () => {
       const now = await get(runPath(run));
       if (now.version === made.version) return;
+      const rest = await get(`${runPath(run)}/sections`);
       const charts = new Map([...content.querySelectorAll("[data-figure]")].map((one) => [one.dataset.figure, [...one.childNodes]]));
       const open = new Map([...content.querySelectorAll("details")].map((one) => [one.querySelector("summary").textContent, one.open]));
       content.replaceChildren(...drawn(run, now));
+      below(content.querySelector(".columns"), rest);
       for (const one of content.querySelectorAll("details")) one.open = open.get(one.querySelector("summary").textContent) ?? one.open;
       // The charts of before stand until those of now are there.
       for (const place of content.querySelectorAll("[data-figure]")) if (charts.has(place.dataset.figure)) place.replaceChildren(...charts.get(place.dataset.figure));

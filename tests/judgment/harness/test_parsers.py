@@ -51,9 +51,9 @@ def test_hostile_texts_are_read_in_linear_time(name):
     for parse in (*RATINGS.values(), *VERDICTS.values()):
         parse(text)
     for convention in ("auto_j", "selfeval"):
-        auto_j.published_rating(text, convention)
-    mt_bench.published_rating(text)
-    critique_llm.published_score(text)
+        auto_j.published_rating(text, convention)[0]
+    mt_bench.published_rating(text)[0]
+    critique_llm.published_score(text)[0]
     align_bench.parse_judgment(text, convention="align_bench")
 
 
@@ -167,29 +167,29 @@ def test_a_rating_off_the_scale_says_so():
 def test_where_the_strict_reading_says_something_the_published_one_says_the_same(text):
     """Only what is refused differs; AlignBench, which cuts decimals, is left out."""
     pairs = [
-        (mt_bench.read_rating(text).value, mt_bench.published_rating(text)),
-        (mt_bench.read_winner(text).value, mt_bench.published_winner(text)),
-        (auto_j.read_rating(text).value, auto_j.published_rating(text, "auto_j")),
-        (auto_j.read_decision(text).value, auto_j.published_decision(text)),
-        (critique_llm.read_label(text).value, critique_llm.published_label(text)[1]),
+        (mt_bench.read_rating(text).value, mt_bench.published_rating(text)[0]),
+        (mt_bench.read_winner(text).value, mt_bench.published_winner(text)[0]),
+        (auto_j.read_rating(text).value, auto_j.published_rating(text, "auto_j")[0]),
+        (auto_j.read_decision(text).value, auto_j.published_decision(text)[0]),
+        (critique_llm.read_label(text).value, critique_llm.published_label(text)[0]),
     ]
     for strict, published in pairs:
         assert strict is None or strict == published
 
 
 def test_conventions_of_missing_verdicts_have_names():
-    assert mt_bench.published_rating("none") == -1
-    assert mt_bench.published_winner("none") is None
-    assert auto_j.published_rating("none", "auto_j") == 0.0
-    assert auto_j.published_rating("none", "selfeval") == 5.0
-    assert auto_j.published_decision("none") is None
-    assert critique_llm.published_score("none") == 5.0
-    assert critique_llm.published_label("none") == ("", None)
+    assert mt_bench.published_rating("none")[0] == -1
+    assert mt_bench.published_winner("none")[0] is None
+    assert auto_j.published_rating("none", "auto_j")[0] == 0.0
+    assert auto_j.published_rating("none", "selfeval")[0] == 5.0
+    assert auto_j.published_decision("none")[0] is None
+    assert critique_llm.published_score("none")[0] == 5.0
+    assert critique_llm.published_label("none") == (None, None)
     assert align_bench.parse_judgment("none", convention="align_bench")[0] == -1
 
 
 def test_fastchat_checks_no_range_and_we_do():
-    assert mt_bench.published_rating("[[100]]") == 100
+    assert mt_bench.published_rating("[[100]]")[0] == 100
     assert mt_bench.read_rating("[[100]]").value is None
     assert mt_bench.read_rating("[[0]]").value is None
 
@@ -200,13 +200,13 @@ def test_a_number_too_long_for_a_float_is_missing():
 
 def test_by_convention_auto_j_takes_the_last_rating_and_mt_bench_the_first():
     text = 'for example "Rating: [[5]]". Here: Rating: [[ 8 ]]'
-    assert auto_j.published_rating(text, "auto_j") == 8.0
-    assert mt_bench.published_rating(text) == 5.0
+    assert auto_j.published_rating(text, "auto_j")[0] == 8.0
+    assert mt_bench.published_rating(text)[0] == 5.0
 
 
 def test_auto_j_reads_a_decision_whatever_its_case_and_by_convention_the_last():
     text = "So, the final decision is Response 1 ... no, the final decision is  TIE."
-    assert auto_j.published_decision(text) == "tie"
+    assert auto_j.published_decision(text)[0] == "tie"
     assert auto_j.read_decision(text).value is None
     assert auto_j.read_decision("the final decision is  TIE.").value == "tie"
     assert auto_j.read_decision("the final decision is response 2").value == "B"
@@ -242,7 +242,7 @@ def test_align_bench_braces_that_do_not_close_hold_nothing():
 
 
 def test_critique_llm_reads_hundred_as_ten_only_by_its_own_convention():
-    assert critique_llm.published_score("综合得分: 100") == 10.0
+    assert critique_llm.published_score("综合得分: 100")[0] == 10.0
     assert critique_llm.read_score("综合得分: 100").value is None
     assert critique_llm.read_score("'综合得分': 0.5").value == 0.5
 
@@ -279,6 +279,6 @@ def regex_rating(text):
 
 @given(st.text("[].0715 x", max_size=30))
 def test_the_linear_reading_of_mt_bench_equals_its_expressions(text):
-    found = mt_bench.published_rating(text)
+    found = mt_bench.published_rating(text)[0]
     assert found is not None
     assert math.isclose(found, regex_rating(text))

@@ -105,8 +105,6 @@ def test_a_stop_string_across_tokens_ends_the_text(client: Client) -> None:
     assert choice["message"]["content"] == text[: text.find(stop)]
     assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", stop)
     assert len(choice["token_ids"]) == len(choice["logprobs"]["content"]) < 30
-    kept = client.chat(max_tokens=30, temperature=0, stop=stop, include_stop_str_in_output=True)
-    assert kept["choices"][0]["message"]["content"] == text[: text.find(stop) + 3]
 
 
 def test_a_stop_token_is_in_the_ids_but_not_in_the_text(client: Client, bos: Served) -> None:

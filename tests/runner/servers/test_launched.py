@@ -11,10 +11,17 @@ from orchestrator.errors import LaunchError, NodeLostError
 from orchestrator.placement import Share
 from orchestrator.records import Failure
 from orchestrator.runner.servers.health import Restarts
-from orchestrator.runner.servers.launched import Launched
+from orchestrator.runner.servers.launched import Launched, Places
 from orchestrator.scheduler.core import Limits
 
 AT_ONCE = Restarts(at_most=3, first_wait_s=0.0)
+
+
+def test_a_probe_has_one_process_of_each_server_where_its_first_one_runs():
+    first, second = Share(("0",), 1, 0.5), Share(("1",), 1, 0.5)
+    places = Places({"a": (first, second), "b": (second,)}, frozenset({"b"}))
+    alone = Places({"a": (first,), "b": (second,)}, frozenset({"b"}))
+    assert places.without_replicas() == alone
 
 
 class Process:
@@ -32,9 +39,6 @@ class Process:
 
     def exit_code(self):
         return self.code
-
-    def log_tail(self, n_lines=20):
-        return "the last line"
 
     def first_error(self):
         return self.error

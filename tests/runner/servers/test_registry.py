@@ -32,9 +32,6 @@ class Process:
     def exit_code(self):
         return None
 
-    def log_tail(self, n_lines=20):
-        return ""
-
     def first_error(self):
         return ""
 

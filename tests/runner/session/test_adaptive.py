@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from orchestrator.backend import ServerLoad
-from orchestrator.runner.session.adaptive import META, Adaptive, KeptLimit, decoded
+from orchestrator.runner.session.adaptive import META, Adaptive, decoded
 from orchestrator.scheduler.core import Limits
 from orchestrator.scheduler.limits import Controller
 from tests.core.fakes import BUSY, generation
@@ -111,30 +111,33 @@ async def test_a_server_that_counts_several_prompts_of_a_request_is_understood()
     assert model.limits.n_changes == 0
 
 
-async def test_a_server_that_refuses_gets_less_and_nothing_is_lost():
+async def test_a_server_that_refuses_gets_less_and_nothing_is_lost(caplog):
+    caplog.set_level("INFO", "orchestrator.runner.session.adaptive")
     server = Server(16, publishes=False, refuses=True)
     model, store, _ = await run(server, 400)
     assert len(store.units) == 400
     assert model.limit < 64
-    assert "overloaded" in str(model.limits.last)
+    assert "overloaded" in caplog.text
 
 
-async def test_each_change_is_kept_and_the_last_limit_begins_the_next_call():
+async def test_each_change_is_logged_and_the_last_limit_begins_the_next_call(caplog):
+    caplog.set_level("INFO", "orchestrator.runner.session.adaptive")
     model, store, _ = await run(Server(4), 400)
-    kept = decoded(store.meta[META])["m 1234"]
-    assert kept.limit == model.limit
-    assert len(kept.changes) == model.limits.n_changes
-    assert [change["after"] for change in kept.changes][-1] == model.limit
-    assert kept.changes[0]["before"] == model.limits.first == 64
+    assert decoded(store.meta[META]) == {"m 1234": model.limit}
+    changes = [vars(record) for record in caplog.records if "before" in vars(record)]
+    assert len(changes) == model.limits.n_changes
+    assert changes[-1]["after"] == model.limit
+    assert changes[0]["before"] == model.limits.first == 64
 
 
-async def test_a_limit_that_was_set_by_hand_stays():
+async def test_a_limit_that_was_set_by_hand_stays(caplog):
+    caplog.set_level("INFO", "orchestrator.runner.session.adaptive")
     server = Server(4)
     model, store, _ = await run(server, 300, fix_at=1.0)
     assert model.limit == 3
-    assert decoded(store.meta[META])["m 1234"].limit == 64
+    assert decoded(store.meta[META]) == {"m 1234": 64}
     assert not model.limits.is_adaptive
-    assert model.limits.last[-1]["why"] == "by hand"
+    assert caplog.messages[-1].endswith("by hand")
 
 
 async def test_with_a_lowered_limit_idle_workers_sleep_on():
@@ -145,13 +148,15 @@ async def test_with_a_lowered_limit_idle_workers_sleep_on():
     assert pace < 10
 
 
-@pytest.mark.parametrize("text", [None, "", "[]", '{"m": 3}', '{"m": {"limit": "x"}}'])
+@pytest.mark.parametrize(
+    "text", [None, "", "[]", '{"m": "x"}', '{"m": {"limit": 7, "changes": []}}']
+)
 def test_what_can_t_be_read_is_as_if_it_were_not_there(text):
     assert decoded(text) == {}
 
 
 def test_what_is_kept_is_read_again():
-    kept = {"m": KeptLimit(7)}
+    kept = {"m": 7}
     assert decoded(msgspec.json.encode(kept).decode()) == kept
 
 

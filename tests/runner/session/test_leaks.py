@@ -11,16 +11,17 @@ from tests.conftest import ROOT
 LEAKING = """
     import asyncio
 
-    from orchestrator.runner.event_loop import run_to_end
+    from orchestrator.runner.event_loop import event_loop
 
-    async def leak(_stop):
+    async def leak():
         server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
         await asyncio.get_running_loop().create_connection(asyncio.Protocol, host, port)
         server.close()
 
     def test_leak():
-        run_to_end(leak)
+        with event_loop() as (to_end, _):
+            to_end(leak())
 """
 
 
