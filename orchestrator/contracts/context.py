@@ -217,7 +217,8 @@ class Context(msgspec.Struct, frozen=True):
         if columns is not None and needed is not None:
             wanted = dict.fromkeys(("method", *columns, *needed))
         if changed:
-            query = lazy_of(self.frames, source.frame)
+            # Before anything is made of them: rows of other methods have other labels and lists.
+            query = lazy_of(self.frames, source.frame).filter(method=source.name)
             query = query.select(*(one for one in wanted if one in names), **made)
             rows = query.with_columns(*changed).collect(engine="streaming")
             # In one piece, a column at a time: of many, each filter would make one of all columns.
