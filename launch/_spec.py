@@ -191,7 +191,7 @@ def server_env(
         LaunchError: If a variable that the recipe names is not set.
     """
     named = taken(spec.env_from, ours)
-    kept = inherited(ours) | {"PYTHONUNBUFFERED": "1"} | named
+    kept = inherited(ours) | {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"} | named
     env = {**kept, **spec.env, spec.key_variable: api_key}
     return env, [api_key, *secrets_in(env, spec.env_from)]
 

@@ -201,7 +201,7 @@ def _spawn(
             here = {**inherited, **carrier.environment()}
         # An own session: the terminal's Ctrl-C is ours to handle, the server must not see it.
         process = subprocess.Popen(  # noqa: S603 (no shell; the argv is built by a launch kind)
-            command,
+            [part.encode(errors="surrogateescape") for part in command],  # whatever the locale
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=output,

@@ -7,9 +7,10 @@ import functools
 import gc
 import importlib
 import os
+import pkgutil
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -27,8 +28,6 @@ from orchestrator.runner.commands.parser import (
 
 if TYPE_CHECKING:
     from orchestrator.runner.commands.messages import Said
-
-Handler = Callable[[argparse.Namespace], int]
 
 # polars' allocator keeps freed memory for ten seconds: tens of megabytes between the tables of a
 # large run. Returning it at once costs more: the report of a million outcomes then spends 3 s in
@@ -48,7 +47,10 @@ def entry() -> None:
         # The shell asks what may come next; this answers and ends the process.
         _module("runner.commands.parser").complete(_parser())
     gc.set_threshold(*_COLLECT_EVERY)
-    code = main(sys.argv[1:])
+    try:
+        code = main(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED  # before there was a command, or again while the first was told
     # All is said and done: one Ctrl-C more would only change the exit code.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -72,7 +74,8 @@ def main(arguments: Sequence[str]) -> int:
             _module("report.text").quiet(wanted=options.quiet),
             _module("runner.logs").downloads_said(lambda text: _said(options).note(text)),
         ):
-            return _handler(options.handler)(options)
+            command = pkgutil.resolve_name(f"orchestrator.runner.commands.{options.handler}")
+            return int(command(options))
     except OrchestratorError as error:
         _said(options).faults(error)
         return error.exit_code
@@ -107,13 +110,6 @@ def _module(name: str) -> ModuleType:
     # What a command needs (polars, pydantic, rich) takes most of a second to import; --help, and a
     # command that is spelt wrongly, need none of it.
     return importlib.import_module(f"orchestrator.{name}")
-
-
-def _handler(name: str) -> Handler:
-    """The function that a command calls, by its `module:function` among the commands."""
-    module, _, function = name.partition(":")
-    handler: Handler = getattr(_module(f"runner.commands.{module}"), function)
-    return handler
 
 
 def _said(options: argparse.Namespace) -> "Said":

@@ -128,7 +128,7 @@ def nearest(word: str, known: Iterable[object], listed: str = "available") -> st
     """Return the end of a message: the nearest name, or a list of what there is under a title."""
     from difflib import get_close_matches  # noqa: PLC0415 (`--help` loads little)
 
-    names = [str(name) for name in known]
+    names = [str(name) for name in known if str(name) != word]
     if near := get_close_matches(word, names, n=1):
         form = " in Unicode form NFC" if near[0] == normalize("NFC", word) else ""
         return f"; did you mean {near[0]!r}{form}?"

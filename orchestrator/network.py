@@ -31,9 +31,7 @@ FREE_BYTES: Final = 256 << 10
 """A body of so many bytes never waits: most replies are shorter, and are not counted at all."""
 CONTROL_BYTES: Final = 8 << 20
 """The longest reply to a question about a server: its models, its health, a probe."""
-UNASKED_ENCODING: Final = unparseable(
-    "the server compressed its reply although it was asked not to"
-)
+UNASKED_ENCODING: Final = unparseable("the reply is compressed in a form that was not asked for")
 
 _GZIP: Final = ("gzip", "x-gzip")
 # A text that gzip can't shrink grows by 5 bytes in 16,384, and some bytes are its head and padding.
@@ -147,8 +145,8 @@ async def collect(
                 return too_large(max(n_bytes, most_bytes + 1), most_bytes)
             if n_bytes > FREE_BYTES:
                 await _room(counted, body, server, n_bytes)
-    except zlib.error as error:
-        return Failure("connection", f"the reply is not valid gzip: {failures.clean(str(error))}")
+    except zlib.error:
+        return Failure("connection", "the reply is not valid gzip")
     finally:
         counted.release(body)
     if inflater and not inflater.is_whole:

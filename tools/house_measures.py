@@ -32,9 +32,9 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_024,
     "functions with `Any` in the signature": 221,
-    "lines": 101_052,
+    "lines": 101_041,
     "files": 411,
-    "distinct names": 3_898,
+    "distinct names": 3_895,
     "value classes": 521,
     "fields of value classes": 2_493,
     "pairs of value classes that share 60 % of their fields": 16,

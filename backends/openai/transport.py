@@ -255,7 +255,10 @@ def _failure(error: Exception, timeout_s: float, connect_s: float, secret: str) 
     if isinstance(error, (TimeoutError, openai.APITimeoutError)):
         return Failure("timeout", f"no complete reply within {timeout_s:g} s")
     if _DISCONNECTED in said:
-        return Failure("connection", "the server closed the connection before replying")
+        said = "the server closed the connection before replying"
+    elif any(type(cause).__name__ == "RemoteProtocolError" for cause in causes):
+        is_cut = "closed connection" in said
+        said = "the reply ended early" if is_cut else f"the reply is not HTTP: {said}"
     return Failure("connection", said)
 
 

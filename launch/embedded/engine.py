@@ -124,6 +124,10 @@ class Engine:
         tokens: Its tokenizer, for stop strings.
         limits: Bounds.
         before_step: Called on the thread before each round of work (to share out threads).
+
+    Attributes:
+        n_waiting: Requests that wait for their first pass.
+        n_running: Requests under way.
     """
 
     def __init__(
@@ -150,24 +154,14 @@ class Engine:
         self._inbox: list[Job] = []
         self._sweep = False
         self._closed = False
-        self._n_waiting = 0
-        self._n_running = 0
+        self.n_waiting = 0
+        self.n_running = 0
         self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
-
-    @property
-    def n_waiting(self) -> int:
-        """Requests that wait for their first pass."""
-        return self._n_waiting
-
-    @property
-    def n_running(self) -> int:
-        """Requests under way."""
-        return self._n_running
 
     @property
     def busy(self) -> bool:
         """True if there is any request."""
-        return self._n_waiting + self._n_running > 0
+        return self.n_waiting + self.n_running > 0
 
     def start(self) -> None:
         """Start the thread."""
@@ -189,15 +183,15 @@ class Engine:
         """
         with self._wake:
             if self._closed:
-                raise overloaded(self._n_waiting)
-            if self._n_waiting + len(jobs) > self.limits.max_waiting:
+                raise overloaded(self.n_waiting)
+            if self.n_waiting + len(jobs) > self.limits.max_waiting:
                 self.counters.refused += 1
-                raise overloaded(self._n_waiting)
+                raise overloaded(self.n_waiting)
             for job in jobs:
                 self.counters.requests += 1
                 job.arrival = self.counters.requests
             self._inbox += jobs
-            self._n_waiting += len(jobs)
+            self.n_waiting += len(jobs)
             self._wake.notify()
 
     def cancel(self, job: Job) -> None:
@@ -221,7 +215,7 @@ class Engine:
     def _collect(self) -> bool:
         """Take what was submitted and cancelled; wait where there is nothing to do."""
         with self._wake:
-            while not (self._inbox or self._closed or self._sweep or self._n_running):
+            while not (self._inbox or self._closed or self._sweep or self.n_running):
                 if self._shots or self._texts:
                     break
                 self._wake.wait()
@@ -291,8 +285,8 @@ class Engine:
         job = queue.popleft()
         self._account.add(job)
         with self._wake:
-            self._n_waiting -= 1
-            self._n_running += 1
+            self.n_waiting -= 1
+            self.n_running += 1
         return job
 
     def _first_tokens(self, jobs: list[Job], logits: torch.Tensor) -> None:
@@ -360,7 +354,7 @@ class Engine:
         job.known.clear()
         self._account.drop(job)
         with self._wake:
-            self._n_running -= 1
+            self.n_running -= 1
         if error is not None and not isinstance(error, ClientGoneError):
             self.counters.failed += 1
         job.on_done(error)
@@ -371,8 +365,8 @@ class Engine:
             for job in gone:
                 queue.remove(job)
                 with self._wake:
-                    self._n_waiting -= 1
-                    self._n_running += 1
+                    self.n_waiting -= 1
+                    self.n_running += 1
                 self._finish(job, ClientGoneError())
         for job in [job for job in self._started if job.cancelled]:
             self._started.remove(job)
@@ -388,8 +382,8 @@ class Engine:
         with self._wake:
             jobs = [*self._inbox, *self._shots, *self._texts]
             self._inbox.clear()
-            self._n_waiting -= len(jobs)
-            self._n_running += len(jobs)
+            self.n_waiting -= len(jobs)
+            self.n_running += len(jobs)
         self._shots.clear()
         self._texts.clear()
         jobs += self._started

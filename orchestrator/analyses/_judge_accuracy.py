@@ -261,7 +261,8 @@ def _reasoning(settings: Sequence[Judged], context: Context) -> list[Table]:
     found: list[tuple[str, str, str, Comparison]] = []
     by_mean = []
     keys = ["item", "turn", "pair"]
-    pair = pl.concat_list("model_a", "model_b").list.sort().list.join("\x1f").alias("pair")
+    names = pl.col("model_a", "model_b").cast(pl.String)
+    pair = pl.concat_list(names).list.sort().list.join("\x1f").alias("pair")
     for one, two in permutations(settings, 2):
         plain, reasoning = one.source.method, two.source.method
         if one.judge != two.judge or not isinstance(plain, JudgeMethod):

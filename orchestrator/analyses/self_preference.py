@@ -190,7 +190,7 @@ def _sharpness(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
 def _ratings(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
     """Ratings by all judges, as they stand and without favour."""
     plain = rate(
-        judged.found.sides().sums(judged.found.values(SOFT)),
+        judged.found.sides().summing()(np.clip(judged.found.values(SOFT), 0.0, 1.0)),
         judged.models,
         confidence_level=context.confidence_level,
     )

@@ -12,6 +12,7 @@ from orchestrator import contracts, plugins
 from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.columns import RowRoles
 from orchestrator.contracts.method import Method, MethodSettings, frame_of, roles_of
+from orchestrator.disk import columnar
 from orchestrator.frames import (
     CATEGORIES,
     FrameFiles,
@@ -211,13 +212,17 @@ class Context(msgspec.Struct, frozen=True):
         is_there = columns is not None and {*columns} <= {*names}
         derives = type(source.method).derive is not Method.derive and not is_there
         needed = source.method.derives_from if derives else ()
+        columnar.give_back()
         wanted: Iterable[str] = names
         if columns is not None and needed is not None:
             wanted = dict.fromkeys(("method", *columns, *needed))
         if changed:
-            query = lazy_of(self.frames, source.frame)
+            # Before anything is made of them: rows of other methods have other labels and lists.
+            query = lazy_of(self.frames, source.frame).filter(method=source.name)
             query = query.select(*(one for one in wanted if one in names), **made)
             rows = query.with_columns(*changed).collect(engine="streaming")
+            # In one piece, a column at a time: of many, each filter would make one of all columns.
+            rows = pl.DataFrame([rows.drop_in_place(name).rechunk() for name in rows.columns])
         else:
             rows = columns_of(self.frames, source.frame, tuple(wanted))
         mine = (rows["method"] == source.name).fill_null(value=False)
@@ -235,5 +240,6 @@ class Context(msgspec.Struct, frozen=True):
             source: The method.
             columns: Those that are read.
         """
+        columnar.give_back()
         for part in slices_of(self.frames, source.frame, ("method", *columns), ROWS_AT_ONCE):
             yield self.clusters.of(part.filter(pl.col("method") == source.name))

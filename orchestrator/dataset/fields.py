@@ -221,7 +221,7 @@ def _column(
 ) -> str | tuple[str, ...] | None:
     if part in names.model_fields_set:
         named: str | None = getattr(names, part)
-        for name in _prompts(names) if part == "prompt" else [named] if named else []:
+        for name in _prompts(names) if part == "prompt" else [] if named is None else [named]:
             if name not in there and name.partition(".")[0] not in there:
                 near = nearest(name, there, "")
                 raise DatasetError(
@@ -250,7 +250,7 @@ def _ambiguous(file: str, part: str, found: Sequence[str], null: str) -> Dataset
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_MAX_NAMES])
+    shown = ", ".join(f"{name!r:.60}" for name in names[:_MAX_NAMES])
     return f"available: {shown}{', …' if len(names) > _MAX_NAMES else ''}"
 
 

@@ -93,8 +93,15 @@ def _unreadable(
                 begin = file.read(64)
             if not begin.startswith(own) and (said := other_form(begin)):
                 return DatasetError(f"{shown if path is source else path}: {said}")
-    message = str(error).partition("\n")[0]
-    return DatasetError(f"{shown}: not readable as {form}: {message}")
+    return DatasetError(f"{shown}: not readable as {form}: {_why(error)}")
+
+
+def _why(error: Exception) -> str:
+    """Say what is wrong with a file that a library can't read; some speak in codes of their own."""
+    said = "it is cut off" if isinstance(error, EOFError) else str(error).partition("\n")[0]
+    if isinstance(error, OSError | zlib.error | lzma.LZMAError | zipfile.BadZipFile) or "{" in said:
+        said = getattr(error, "strerror", None) or "it is damaged, or of another form"
+    return f"{said}; save or download it again"
 
 
 def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
@@ -115,8 +122,9 @@ def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
                     n += sum(map(len, _pieces(part, path, shown, n)))
         reader = fastexcel.read_excel(str(path))
         names = reader.sheet_names
-        if (sheet or "") not in ("", *names) or not names:
-            raise DatasetError(f"{shown}: no sheet {sheet!r}; there are: {', '.join(names)}")
+        if not names or sheet not in (None, *names):
+            there = ", ".join(names) or "none"
+            raise DatasetError(f"{shown}: no sheet {sheet or ''!r}; there are: {there}")
         chosen = sheet or names[0]
         frame = reader.load_sheet(chosen, schema_sample_rows=None).to_polars()
         # As the sheet counts them, below its header.
@@ -144,7 +152,7 @@ def _unpack(path: Path, to: Path, shown: str) -> None:
         with _OPENERS[path.suffix.lower()](path, "rb") as packed, to.open("wb") as file:
             file.writelines(_pieces(packed, path, shown))
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DatasetError(f"{shown}: cannot be unpacked: {error}") from error
+        raise DatasetError(f"{shown}: cannot be unpacked: {_why(error)}") from error
 
 
 def _pieces(packed: IO[bytes], path: Path, shown: str, n: int = 0) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ _SEPARATORS: Final = (",", ";", "\t", "|")
 _SEPARATOR_LINE: Final = re.compile(rb'"?sep=([!-~\t])"?\r?\n', re.IGNORECASE)
 
 
-class CsvRows:
+class CsvRows(LineFile):
     """Rows of a file with a header line.
 
     Without a separator, that is found by the suffix and the header.
@@ -30,13 +30,12 @@ class CsvRows:
     def __init__(self, path: Path, shown: str, separator: str | None = None) -> None:
         # The limit of the csv module is for the whole process and a hundredth of ours.
         csv.field_size_limit(MAX_ROW_BYTES)
-        self.file = shown
-        self._lines = LineFile(path, shown)
+        super().__init__(path, shown)
         # Excel may say in a line before the header by what its values are separated.
-        _, _, line = next(self._lines.lines(), (1, 0, b""))
+        _, _, line = next(self.lines(), (1, 0, b""))
         told = _SEPARATOR_LINE.fullmatch(line)
         if told is not None:
-            self._lines.begin += len(line)
+            self.begin += len(line)
         said = told[1].decode() if told else None
         self._separator = separator or said or self._found_separator(path)
         self.columns: tuple[str, ...] = ()
@@ -48,7 +47,7 @@ class CsvRows:
             if not self.columns:
                 for name, n in Counter(values).items():
                     if n > 1 and name:
-                        faults.add(f"{self.file}:{number}", f"{n} columns are named {name!r}")
+                        faults.add(f"{self.file}:{number}", f"{n} columns are named {name!r:.80}")
                 self.columns = tuple(
                     name or f"column_{place}" for place, name in enumerate(values, start=1)
                 )
@@ -56,31 +55,20 @@ class CsvRows:
                 what = f"{len(values)} values, but the header has {len(self.columns)} columns"
                 faults.add(f"{shown}:{number}", what)
             else:
-                self._lines.add(offset)
+                self.add(offset)
         faults.check()
 
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def row(self, index: int) -> Row:
-        """See `rows.Rows`."""
-        try:
-            lines = io.StringIO(decoded(self._lines.read(index)), newline="\n")
-            values = next(csv.reader(lines, delimiter=self._separator, strict=True))
-        except (ValueError, csv.Error, StopIteration) as error:
-            where = self._lines.where(index)
-            raise DatasetError(f"{where}: changed while it was in use: {error}") from error
+    def decode(self, line: bytes) -> Row:
+        """See `LineFile`."""
+        lines = io.StringIO(decoded(line), newline="\n")
+        values = next(csv.reader(lines, delimiter=self._separator, strict=True))
         # An empty field is a missing value: CSV can't tell the two apart.
         return {name: value or None for name, value in zip(self.columns, values, strict=False)}
-
-    def where(self, index: int) -> str:
-        """See `rows.Rows`."""
-        return self._lines.where(index)
 
     def _found_separator(self, path: Path) -> str:
         """The first usual delimiter that divides the header; programs write what is local."""
         usual = "\t" if path.suffix.lower() == ".tsv" else ","
-        _, _, line = next(self._lines.lines(), (1, 0, b""))
+        _, _, line = next(self.lines(), (1, 0, b""))
         for separator in (usual, *_SEPARATORS):
             try:
                 names = next(csv.reader([decoded(line)], delimiter=separator, strict=True), [])
@@ -95,7 +83,7 @@ class CsvRows:
         taken: list[tuple[int, int]] = []
 
         def texts() -> Iterator[str]:
-            for number, offset, line in self._lines.lines():
+            for number, offset, line in self.lines():
                 taken.append((number, offset))
                 yield decoded(line)
 
@@ -107,7 +95,8 @@ class CsvRows:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield *taken[0], ValueError(f"not CSV: {error}; check the quotes of this row")
+                said = _CR_ENDS if "new-line" in str(error) else f"{error}; check this row's quotes"
+                yield *taken[0], ValueError(f"not CSV: {said}")
                 return
             except ValueError as error:
                 yield *taken[-1], error
@@ -130,6 +119,13 @@ _ESCAPED: Final = re.compile(
 )
 
 
+_CR_ENDS: Final = "lines end with a carriage return alone; save the file with line feeds"
+_SPREAD: Final = {
+    "[": "a list; JSON Lines needs one object per line",
+    "{": "an object over several lines; JSON Lines needs one object per line",
+}
+
+
 def not_json(text: bytes, error: Exception) -> str:
     """Say why a text can't be decoded.
 
@@ -137,7 +133,8 @@ def not_json(text: bytes, error: Exception) -> str:
     """
     half = next((found for found in _ESCAPED.finditer(text) if found["half"]), None)
     if half is None:
-        return other_form(text) or f"not JSON: {error}"
+        said = "nested too deep" if isinstance(error, RecursionError) else error
+        return other_form(text) or f"not JSON: {said}"
     return f"has half a character ({half['half'].decode()}, a lone surrogate); remove it"
 
 
@@ -214,7 +211,7 @@ class JsonRows:
         self.read_as = f"rows from {where!r}" if where else ""
         faults = Faults()
         if (key := repeated_key(text.encode(), document)) is not None:
-            faults.add(shown, f"duplicate key {key!r} in an object")
+            faults.add(shown, f"duplicate key {key!r:.80} in an object")
         columns: dict[str, None] = {}
         for index, value in enumerate(found):
             if isinstance(value, dict):
@@ -237,21 +234,20 @@ class JsonRows:
         return f"{self.file}: entry {index + 1}"
 
 
-class JsonLines:
+class JsonLines(LineFile):
     """Rows of a file of JSON lines."""
 
     def __init__(self, path: Path, shown: str) -> None:
-        self.file = shown
-        self._lines = LineFile(path, shown)
+        super().__init__(path, shown)
         columns: dict[str, None] = {}
         faults = Faults()
-        for number, offset, line in self._lines.lines():
+        for number, offset, line in self.lines():
             if not line.strip():
                 continue
             try:
-                row = _object(line)
+                row = self.decode(line)
                 if (key := repeated_key(line, row)) is not None:
-                    faults.add(f"{shown}:{number}", f"duplicate key {key!r} in an object")
+                    faults.add(f"{shown}:{number}", f"duplicate key {key!r:.80} in an object")
                 if not columns.keys() >= row.keys():
                     columns.update(dict.fromkeys(row))
             except ValueError as error:
@@ -259,41 +255,20 @@ class JsonLines:
                 if line.strip() in (b"[", b"{"):
                     break
             else:
-                self._lines.add(offset)
+                self.add(offset)
         faults.check()
         self.columns = tuple(columns)
 
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def row(self, index: int) -> Row:
-        """See `rows.Rows`."""
+    def decode(self, line: bytes) -> Row:
+        """See `LineFile`."""
         try:
-            return _object(self._lines.read(index))
-        except ValueError as error:
-            where = self._lines.where(index)
-            raise DatasetError(f"{where}: changed while it was in use: {error}") from error
-
-    def where(self, index: int) -> str:
-        """See `rows.Rows`."""
-        return self._lines.where(index)
-
-
-_SPREAD: Final = {
-    "[": "a list; JSON Lines needs one object per line",
-    "{": "an object over several lines; JSON Lines needs one object per line",
-}
-
-
-def _object(line: bytes) -> dict[str, object]:
-    try:
-        value = decode(line)
-    except (ValueError, RecursionError) as error:
-        begin = decoded(line)[:40].strip()
-        what = _SPREAD.get(begin) or not_json(line, error)
-        raise ValueError(f"{what}; the line begins {begin!r}") from error
-    if isinstance(value, dict):
-        return value
-    name = "list" if isinstance(value, list) else "value without names"
-    or_list = "; or name the file .json" if value and isinstance(value, list) else ""
-    raise ValueError(f"a {name}; each line must be an object {{...}}{or_list}")
+            value = decode(line)
+        except (ValueError, RecursionError) as error:
+            begin, has_cr = decoded(line)[:40].strip(), b"\r" in line.strip()
+            what = _SPREAD.get(begin) or (_CR_ENDS if has_cr else not_json(line, error))
+            raise ValueError(f"{what}; the line begins {begin!r}") from error
+        if isinstance(value, dict):
+            return value
+        name = "list" if isinstance(value, list) else "value without names"
+        or_list = "; or name the file .json" if value and isinstance(value, list) else ""
+        raise ValueError(f"a {name}; each line must be an object {{...}}{or_list}")

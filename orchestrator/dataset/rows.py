@@ -1,7 +1,9 @@
 """Rows of files made into datasets: by the offset of their lines, 16 bytes a row in memory."""
 
+import csv
 import os
 import weakref
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,7 +125,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
             ]
             if same:
                 first, second = sorted((twin, same[0]))
-                what = f"the {columns.key} {key!r} was already given at {rows.where(first)}"
+                what = f"the {columns.key} {key!r:.80} was already given at {rows.where(first)}"
                 what += "" if names.key else "; if it is no key, set fields: {key: null}"
                 faults.add(rows.where(second), what)
             if len(faults) == MAX_FAULTS:
@@ -192,6 +194,9 @@ _MAGIC: Final = (
     (b"\x28\xb5\x2f\xfd", "compressed by Zstandard; unpack it first"),
     (b"PK\x03\x04", "a ZIP archive, or an Excel file; unpack it, or name it .xlsx"),
     (b"PAR1", "a Parquet file; name it .parquet"),
+    (b"PARE", "an encrypted Parquet file; save it without encryption"),
+    (b"ARROW1", "an Arrow file; save it as Parquet"),
+    (b"\xd0\xcf\x11\xe0", "an old or locked Excel file; save it as .xlsx, without a password"),
     (b"\xff\xfe", "UTF-16 text; save the file as UTF-8"),
     (b"\xfe\xff", "UTF-16 text; save the file as UTF-8"),
     (b"version https://git-lfs", "only a pointer; fetch the file with: git lfs pull"),
@@ -209,8 +214,8 @@ def other_form(begin: bytes) -> str:
     return next(known, binary if b"\0" in begin[:_LONGEST_MAGIC] else "")
 
 
-class LineFile:
-    """Rows by their offsets, 8 bytes a row.
+class LineFile(ABC):
+    """Rows of lines by their offsets, 8 bytes a row.
 
     The file stays open: a file that is replaced by another under its name is still read as it was.
 
@@ -258,14 +263,21 @@ class LineFile:
                 offset += len(line)
                 number += 1
 
-    def read(self, index: int) -> bytes:
-        """The bytes of a row."""
+    @abstractmethod
+    def decode(self, line: bytes) -> Row:
+        """The row that such bytes are; any `ValueError` or `csv.Error` where they are none."""
+
+    def row(self, index: int) -> Row:
+        """See `Rows`."""
         start = self._starts[index]
         end = self._starts[index + 1] if index + 1 < len(self._starts) else self._size
-        return os.pread(self._fd, end - start, start)
+        try:
+            return self.decode(os.pread(self._fd, end - start, start))
+        except (ValueError, csv.Error, StopIteration) as error:
+            raise DatasetError(f"{self.where(index)}: changed meanwhile; run it again") from error
 
     def where(self, index: int) -> str:
-        """File and line of a row; counts lines, so for messages only."""
+        """See `Rows`; counts lines, so for messages only."""
         end, position, number = self._starts[index], 0, 1
         while position < end:
             chunk = os.pread(self._fd, min(_CHUNK, end - position), position)

@@ -80,7 +80,8 @@ class Drawing(Settings):
     temperature: float = Field(0.0, ge=0, description="Sampling temperature; 0 is greedy.")
     top_p: float = Field(1.0, gt=0, le=1, description="1 is off.")
     top_k: int = Field(0, ge=0, description="0 is off.")
-    stop: tuple[str, ...] = Field((), description="Strings that end the text.")
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Strings that end the text."""
     temperature_by_category: Literal["mt_bench", "align_bench"] | dict[str, _Temperature] = Field(
         default_factory=dict,
         description=(

@@ -50,6 +50,24 @@ def numbered(context: Context, columns: Sequence[str] | None, **made: pl.Expr) -
     return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))
 
 
+def packed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
+    """Return a whole number for each row, another one where any of the keys differs."""
+    code = np.zeros(len(rows), np.uint64)
+    for key in keys:
+        column = rows[key]
+        if column.dtype == pl.String:
+            column = column.cast(pl.Categorical)
+        if isinstance(column.dtype, pl.Categorical | pl.Enum):
+            column = column.to_physical()
+        if column.has_nulls():
+            # From 1 on; 0 where the row has none.
+            column = column.rank("dense").fill_null(0)
+        own = codes(column).astype(np.uint64)
+        code *= own.max(initial=0) + np.uint64(1)
+        code += own
+    return pl.Series(code).shrink_dtype()
+
+
 def numbers_of(items: pl.Series, clusters: Clusters, names: Sequence[str] = OVER) -> pl.DataFrame:
     """Return what `names` says of items, which are categories, as numbers in the order of names."""
     places, keys = items.to_physical(), items.unique().drop_nulls()
@@ -68,9 +86,10 @@ def groups(rows: pl.DataFrame, *by: str) -> Iterator[tuple[tuple[Any, ...], pl.D
 
     One is held at a time: all groups together would be all rows once more.
     """
-    for names in rows.select(by).unique(maintain_order=True).iter_rows():
-        alike = (pl.col(one).eq_missing(name) for one, name in zip(by, names, strict=True))
-        yield names, rows.filter(*alike)
+    code = packed(rows, by)
+    for place in code.arg_unique().sort().to_list() if len(rows) else ():
+        alike = code == code[place]
+        yield rows.select(by).row(place), rows if alike.all() else rows[alike.arg_true()]
 
 
 def good_rows(rows: pl.DataFrame) -> pl.DataFrame:
@@ -99,6 +118,11 @@ def basis_of(rows: pl.DataFrame) -> str:
     counts = failed.group_by("model", maintain_order=True).len().rows()
     by_model = ", ".join(f"{model} {n:,}" for model, n in counts)
     return f"{basis} · {len(failed):,} failed ({by_model})"
+
+
+def floats(column: pl.Series) -> Floats:
+    """Return the values of a column, shape (n,); nan where one is missing."""
+    return column.cast(pl.Float64).fill_null(math.nan).to_numpy().astype(np.float64)
 
 
 def prompts_of(rows: pl.DataFrame) -> NDArray[np.int64]:
@@ -173,13 +197,10 @@ def comparisons(
     least and greatest value there can be, None where not known.
     """
     # Whole numbers stand for the texts: a pivot or joins take several times the memory.
-    points = _codes(rows["item"])
-    if "turn" in rows.columns:
-        turns = _codes(rows["turn"])
-        points = points * (int(turns.max(initial=0)) + 1) + turns
+    points = _codes(rows, *(name for name in ("item", "turn") if name in rows.columns))
     n_points = int(points.max(initial=-1)) + 1
     clusters = np.zeros(n_points, np.int64)
-    clusters[points] = _codes(rows[CLUSTER])
+    clusters[points] = _codes(rows, CLUSTER)
     models, of_model = _named(rows["model"])
     judges, of_judge = _named(rows["judge"]) if "judge" in rows.columns else ([""], 0)
     values = rows.select(value.cast(pl.Float64)).to_series().fill_null(math.nan).to_numpy()
@@ -188,10 +209,14 @@ def comparisons(
         kept = ~np.isnan(values) & (of_judge == at)
         if not kept.any():
             continue
-        places = of_model[kept] * n_points + points[kept]
+        # A choice that keeps all would copy all.
+        chosen = slice(None) if kept.all() else kept
+        places = of_model[chosen] * np.int64(n_points)
+        places += points[chosen]
         n = len(models) * n_points
         counts = np.bincount(places, minlength=n)
-        sums = np.bincount(places, values[kept], minlength=n)
+        sums = np.bincount(places, values[chosen], minlength=n)
+        del places
         means = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
         pairs = _pairs(models, means.reshape(-1, n_points), clusters, confidence_level, ends)
         found.append(Comparison(judge, confidence_level, tuple(pairs)))
@@ -234,14 +259,12 @@ def _named(column: pl.Series) -> tuple[list[str], Ints]:
     """Return the names in a column, in their order, and the place of each row's among them."""
     column = column.cast(pl.Categorical).fill_null("")
     names = column.unique(maintain_order=True).cast(pl.String)
-    return names.to_list(), column.cast(pl.Enum(names)).to_physical().cast(pl.Int64).to_numpy()
+    return names.to_list(), column.cast(pl.Enum(names)).to_physical().cast(pl.Int32).to_numpy()
 
 
-def _codes(column: pl.Series) -> Ints:
-    """Return values as whole numbers in any order, from 0 on, which stands for null."""
-    if column.dtype == pl.String:
-        column = column.cast(pl.Categorical).to_physical()
-    return column.rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
+def _codes(rows: pl.DataFrame, *columns: str) -> Ints:
+    """Return the values of columns together as whole numbers in any order, from 0 on."""
+    return codes(packed(rows, columns)).astype(np.int32)
 
 
 def order_words(values: Floats, models: Sequence[str]) -> str:

@@ -28,7 +28,6 @@ _DISTRIBUTIONS: Final = {"p_ab": "decision_ab", "p_ba": "decision_ba"}
 _OF_MISSING: Final = ("category", "model_a", "model_b", "judge", "status", "cause", "message")
 _KEPT: Final = {
     "item": np.int64,
-    **dict.fromkeys(_NAMED, np.int32),
     **dict.fromkeys(_FLOATS, np.float64),
     **dict.fromkeys(_FLAGS, np.bool_),
     **dict.fromkeys(_DISTRIBUTIONS.values(), np.int8),
@@ -117,13 +116,8 @@ class Table:
     def sums(self, wins: Floats) -> PromptSums:
         """Wins of `model_a`, shape (n,) in [0, 1], summed by cluster and pair of models."""
         clusters, n_clusters = self.clusters()
-        return sum_by_prompt(
-            clusters,
-            self.used["model_a"].astype(np.int64),
-            self.used["model_b"].astype(np.int64),
-            wins,
-            shape=(n_clusters, len(self.models)),
-        )
+        sides = self.used["model_a"], self.used["model_b"]
+        return sum_by_prompt(clusters, *sides, wins, shape=(n_clusters, len(self.models)))
 
     def floats(self, *columns: str) -> Floats:
         """Columns side by side: shape (n, columns)."""
@@ -191,7 +185,7 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int, *, has_modes: bool = T
 
     `n_most` bounds the rows of all slices; `has_modes` says that they name the likeliest verdict.
     """
-    names = {"category": _Names(), "model": _Names(), "judge": _Names()}
+    texts = {column: [pl.Series(column, [], pl.Categorical())] for column in _NAMED}
     used: dict[str, NDArray[Any]] = {
         column: np.empty(n_most, dtype) for column, dtype in _KEPT.items()
     }
@@ -204,19 +198,29 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int, *, has_modes: bool = T
         known &= pl.col("mode_pre").is_finite().fill_null(value=False)
         is_given = rows.select(known.fill_null(value=False)).to_series()
         begin, n = n, n + int(is_given.sum())
-        for column, values in _numbers(rows, is_given, names).items():
+        for column, values in _numbers(rows if is_given.all() else rows.filter(is_given)).items():
             used[column][begin:n] = values
+        for column, parts in texts.items():
+            parts.append(rows[column].cast(pl.Categorical))
         for column in items.keys() & set(rows.columns):
             items[column].append(rows[column])
         given.append(is_given)
         missing.append(rows.filter(~is_given).select(_OF_MISSING))
-    for column in _NAMED:
-        used[column][:n] = names[_kind(column)].in_order(used[column][:n])
+    is_used = pl.concat(given).to_numpy()
+    # Also models and judges of rows without a judgment are known.
+    named = {column: pl.concat(parts) for column, parts in texts.items()}
+    names = {
+        column: tuple(sorted(pl.concat(named[one] for one in of).drop_nulls().unique().to_list()))
+        for of in (("model_a", "model_b"), ("judge",), ("category",))
+        for column in of
+    }
+    for column, text in named.items():
+        number = text.cast(pl.Enum(names[column])).to_physical().cast(pl.Int32)
+        used[column] = number.fill_null(-1).to_numpy()[is_used]
     # Of items there may be as many as judgments, unlike of other names.
     has_clusters = len(items[CLUSTER]) > 1
     # Items that ask the same are one.
     item = codes(pl.concat(items[PROMPT if has_clusters else "item"]))
-    is_used = pl.concat(given).to_numpy()
     used["item"][:n] = item[is_used]
     used[CLUSTER] = used["item"]
     if has_clusters:
@@ -225,23 +229,15 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int, *, has_modes: bool = T
     return Table(
         {column: values[:n] for column, values in used.items()},
         pl.concat(missing).with_columns(item=pl.Series(item[~is_used])),
-        names["model"].sorted,
-        names["judge"].sorted,
-        names["category"].sorted,
+        names["model_a"],
+        names["judge"],
+        names["category"],
         has_modes=has_modes,
     )
 
 
-def _numbers(
-    rows: pl.DataFrame, is_given: pl.Series, names: Mapping[str, "_Names"]
-) -> dict[str, NDArray[Any]]:
-    chosen = is_given.to_numpy()
-    found: dict[str, NDArray[Any]] = {
-        # Also models and judges of rows without a judgment are known by this.
-        column: names[_kind(column)].numbered(rows[column])[chosen]
-        for column in _NAMED
-    }
-    used = rows if chosen.all() else rows.filter(is_given)
+def _numbers(used: pl.DataFrame) -> dict[str, NDArray[Any]]:
+    found: dict[str, NDArray[Any]] = {}
     for column in _FLOATS:
         values = used[column].cast(pl.Float64).fill_null(np.nan)
         found[column] = values.to_numpy()
@@ -250,35 +246,6 @@ def _numbers(
     for column, name in _DISTRIBUTIONS.items():
         found[name] = order_decisions(used, column).astype(np.int8)
     return found
-
-
-def _kind(column: str) -> str:
-    return "model" if column.startswith("model") else column
-
-
-class _Names:
-    """Numbers names as they come, and in their order once all have come."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, int] = {}
-
-    def numbered(self, column: pl.Series) -> NDArray[np.int32]:
-        """By the order in which they came; -1 for no name."""
-        for name in column.drop_nulls().unique().to_list():
-            self._known.setdefault(name, len(self._known))
-        codes = column.cast(pl.Enum(list(self._known))).to_physical()
-        return codes.cast(pl.Int32).fill_null(-1).to_numpy()
-
-    @property
-    def sorted(self) -> tuple[str, ...]:
-        """All names."""
-        return tuple(sorted(self._known))
-
-    def in_order(self, numbers: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The numbers of `sorted`."""
-        places = {name: place for place, name in enumerate(self.sorted)}
-        # The last one is for -1.
-        return np.array([*(places[name] for name in self._known), -1], np.int32)[numbers]
 
 
 def order_decisions(rows: pl.DataFrame, order: str) -> Floats:

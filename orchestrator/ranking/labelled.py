@@ -207,6 +207,7 @@ def _joined(
     schema = dict.fromkeys(keys, pl.String()) | {"turn": pl.Int64(), "label": pl.Float64()}
     told = pl.DataFrame(given, schema=[*keys, "label"], orient="row", schema_overrides=schema)
     mean = told.group_by(keys, maintain_order=True).agg(pl.col("label").mean())
+    mean = mean.with_columns(pl.col(key).cast(points.schema[key]) for key in keys)
     joined = points.join(mean, on=list(keys), how="left", maintain_order="left")
     notes = []
     used = joined["label"].is_not_null().sum()

@@ -6,7 +6,8 @@ better, but `SCORES`, which is a difference of scores. A decision is the sign of
 1e-9 of 0 is a tie.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from typing import Any, Final
@@ -16,13 +17,13 @@ import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, codes, n_distinct, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
+from orchestrator.disk import columnar
 from orchestrator.judgment.pointwise import compare_scores, score_table
-from orchestrator.ranking.cells import good_rows, numbered, numbers_of, order_words
-from orchestrator.ranking.scores import packed
+from orchestrator.ranking.cells import good_rows, numbered, numbers_of, order_words, packed
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, davidson
 from orchestrator.statistics.means import levelled
-from orchestrator.statistics.prompt_sums import Pairs, mean_preferences
+from orchestrator.statistics.prompt_sums import Pairs, PromptSums, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.tables import Cell, Measured, Table, make_table, table_columns
 
@@ -122,7 +123,8 @@ class Preferences:
 
     def decisions(self, name: str) -> Floats:
         """Its signs, shape (n,): 1 for A, -1 for B, 0 for a tie."""
-        return decided(self.values(name))
+        values = self.values(name)
+        return values if self.rows[name].dtype.is_integer() else decided(values)
 
     def prompts(self) -> Ints:
         """The cluster of each pair as a number: what intervals are over, shape (n,)."""
@@ -135,7 +137,7 @@ class Preferences:
 
     def rated(self, preference: Floats, confidence_level: float) -> Ratings:
         """Ratings of the models by preferences for A in [0, 1], shape (n,), as those of `SOFT`."""
-        sums = self.sides().sums(preference)
+        sums = self.sides().summing()(np.clip(preference, 0.0, 1.0))
         return rate(sums, self.models(), confidence_level=confidence_level)
 
     def sides(self) -> Pairs:
@@ -143,10 +145,10 @@ class Preferences:
         models = self.models()
         known = pl.Enum(models)
         first, second = (
-            self.rows[side].cast(known).to_physical().cast(pl.Int64).to_numpy()
+            self.rows[side].cast(known).to_physical().cast(pl.Int32).to_numpy()
             for side in ("model_a", "model_b")
         )
-        return Pairs(self.prompts(), first, second, len(models))
+        return Pairs(self.prompts().astype(np.int32), first, second, len(models))
 
 
 def decided(values: Floats) -> Floats:
@@ -154,18 +156,12 @@ def decided(values: Floats) -> Floats:
     return np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
 
 
-def judged_rows(
-    context: Context,
-    source: Source,
-    wanted: Sequence[str] = COLUMNS,
-    *,
-    as_categories: bool = False,
-) -> pl.DataFrame:
+def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMNS) -> pl.DataFrame:
     """Return the rows of a judging method with the columns that `preferences` reads.
 
     Of these only the wanted ones have values; that saves memory. With `TIED` among them, pairs get
-    it: null where the method has no distribution over verdicts. With `as_categories` texts are
-    categories and clusters numbers, in a fraction of the memory.
+    it: null where the method has no distribution over verdicts. Texts are categories and clusters
+    numbers, in a fraction of the memory.
     """
     pairs, scores = source.method.pairs, source.method.distribution
     role = scores if pairs is None else pairs
@@ -173,16 +169,10 @@ def judged_rows(
     ties = TIED in wanted and pairs is not None
     read = (*wanted, *_VERDICTS) if ties else wanted
     columns = {name: column for name, column in named.items() if name in read}
-    read_columns = [*_OF_ANY, *columns.values()]
-    if as_categories:
-        rows = context.categories_of(source, read_columns)
-    else:
-        rows = context.rows_of(source, read_columns)
+    rows = context.categories_of(source, [*_OF_ANY, *columns.values()])
     if rows.is_empty():
         return rows
-    if as_categories:
-        rows = rows.with_columns(numbers_of(rows["item"], context.clusters))
-    rows = renamed(rows, columns)
+    rows = renamed(rows.with_columns(numbers_of(rows["item"], context.clusters)), columns)
     columns = {name: column for name, column in columns.items() if name in rows.columns}
     rows = rows.select(*_OF_ANY, *OVER, *columns)
     filled = _FILLED_SCORES if pairs is None else _FILLED_PAIRS
@@ -214,7 +204,9 @@ def preferences(rows: pl.DataFrame) -> Preferences:
     good = pl.col("status") == "ok"
     for name in (*known, SOFT):
         good &= pl.col(name).is_finite()
-    used = rows.filter(good.fill_null(value=False))
+    is_used = rows.select(good.fill_null(value=False)).to_series()
+    # A filter that keeps all would copy all.
+    used = rows if is_used.all() else rows.filter(is_used)
     return Preferences(
         used.select(
             *UNIT,
@@ -253,9 +245,12 @@ def decisions_of(context: Context) -> Preferences:
 
     Distributions are read in slices, and held as far as a pair waits for its other side.
     """
-    rows = numbered(context, ("item", "model", "judge", "turn", "status"))
     parts = context.slices_of(context.own, ("status", "p"))
-    return _from_scores(rows, (good_rows(part)["p"] for part in parts), as_decisions=True)
+    return _from_scores(
+        numbered(context, ("item", "model", "judge", "turn", "status")),
+        (good_rows(part)["p"] for part in parts),
+        as_decisions=True,
+    )
 
 
 def _from_scores(
@@ -267,39 +262,42 @@ def _from_scores(
     there is only what tables of this module need.
     """
     models = rows["model"].unique(maintain_order=True).to_list()
-    keys = ["item", "turn", "judge"]
-    others = [] if as_decisions else ["category", "coverage"]
-    told = good_rows(rows).select(*keys, *OVER, *others, "model").with_row_index("at")
-    parts = [
-        told.filter(pl.col("model") == a)
-        .rename({"model": "model_a"})
-        .join(
-            told.filter(pl.col("model") == b).select(
-                *keys, at_b="at", model_b="model", **{f"{name}_b": name for name in others}
-            ),
-            on=keys,
-            maintain_order="left",
-        )
-        for a, b in combinations(models, 2)
-    ]
-    n_pairs = _n_items(rows) * len(parts)
+    n_pairs = n_distinct(packed(rows, ("judge", "item"))) * math.comb(len(models), 2)
+    others = [] if as_decisions else ["item", "turn", "category", "coverage"]
+    told = good_rows(rows)
     del rows
-    pairs = pl.concat(parts, rechunk=True) if parts else told.clear()
-    del told, parts
-    if pairs.is_empty():
+    # Numbers stand for what two models share: joins by three keys take several times the memory.
+    item = packed(told, ("judge", "item"))
+    unit = codes(packed(told, ("judge", "item", "turn")))
+    model = told["model"].cast(pl.Enum(models))
+    of_model = model.to_physical().to_numpy()
+    # A byte each, where nothing else is joined to them.
+    told = told.select(*OVER, "judge", model if as_decisions else "model", *others)
+    at_of = np.full((len(models), int(unit.max(initial=-1)) + 1), -1, np.int32)
+    at_of[of_model, unit] = np.arange(len(told))
+    parts = [np.zeros((2, 0), np.int32)]
+    n_there = 0
+    for a, b in combinations(range(len(models)), 2):
+        of_a = np.flatnonzero(of_model == a)
+        both = np.stack([of_a, at_of[b, unit[of_a]]]).astype(np.int32)
+        parts.append(both[:, both[1] >= 0])
+        n_there += item.gather(parts[-1][0]).n_unique()
+    first, second = np.concatenate(parts, axis=1)
+    del unit, item, of_model, at_of, parts
+    if not first.size:
         names = (*UNIT, "category", SOFT, TIED, *POINTWISE)
         empty = pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
         return Preferences(empty, POINTWISE, "mean", n_pairs)
-    n_missing = n_pairs - _n_items(pairs, "model_a", "model_b")
-    at, at_b = pairs["at"].to_numpy(), pairs["at_b"].to_numpy()
-    found = _compared(at, at_b, distributions, as_decisions=as_decisions)
-    kept = [*OVER, "judge", "model_a", "model_b"]
+    pairs = told.drop("model")[first].with_columns(
+        model_a=told["model"].gather(first), model_b=told["model"].gather(second)
+    )
     if not as_decisions:
-        coverage = pl.min_horizontal("coverage", "coverage_b")
-        pairs = pairs.with_columns(coverage, orders=_UNKNOWN)
-        kept = [*UNIT, "category", "coverage", "orders"]
+        least = pl.min_horizontal("coverage", told["coverage"].gather(second))
+        pairs = pairs.with_columns(coverage=least, orders=_UNKNOWN)
+    del told
+    found = _compared(first, second, distributions, as_decisions=as_decisions)
     columns = (pl.Series(name, values) for name, values in found.items())
-    return Preferences(pairs.select(kept).with_columns(columns), POINTWISE, "mean", n_missing)
+    return Preferences(pairs.with_columns(columns), POINTWISE, "mean", n_pairs - n_there)
 
 
 def _compared(
@@ -352,11 +350,6 @@ def _matrix(lists: pl.Series) -> Floats:
     return lists.explode().to_numpy().reshape(len(lists), length).astype(np.float64, copy=False)
 
 
-def _n_items(rows: pl.DataFrame, *by: str) -> int:
-    """Count the items of each judge, by group, in a fraction of the memory of unique rows."""
-    return n_distinct(packed(rows, ("judge", *by, "item")))
-
-
 SOFT_WORD: Final = "P(better)"
 """Name in tables of the soft preference, which counts P(tie) as half."""
 
@@ -371,13 +364,15 @@ _RATES: Final = table_columns(
 
 def estimator_table(found: Preferences, key: str, judge: str) -> Table:
     """Tabulate ties, agreement with the mean, and the order of models, for each estimator."""
-    by_mean, sides, models = found.decisions(found.mean), found.sides(), found.models()
+    by_mean, summed, models = found.decisions(found.mean), found.sides().summing(), found.models()
+    by_mean = by_mean.astype(np.int8)
+    columnar.give_back()
     rows: list[list[Cell]] = []
     for name in found.estimators:
         decisions = found.decisions(name)
-        rates = mean_preferences(sides.sums(0.5 + 0.5 * decisions), 0.95).values
-        order = order_words(levelled(rates, 1.0), models)
         shares = float((decisions == 0).mean()), float((decisions == by_mean).mean())
+        rates = mean_preferences(summed(_wins(found, name)), 0.95).values
+        order = order_words(levelled(rates, 1.0), models)
         rows.append([WORDS[name], *shares, order])
     return make_table(
         f"{key}.estimators",
@@ -392,11 +387,10 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
 
 def rates_table(found: Preferences, context: Context, key: str, judge: str) -> Table:
     """Win rate, ties and Bradley-Terry rating of each model by each estimator."""
-    sides, models, level = found.sides(), found.models(), context.confidence_level
-    rows = _rate_lines(sides, models, level, SOFT_WORD, found.values(SOFT))
-    for name in found.estimators:
-        wins = 0.5 + 0.5 * found.decisions(name)
-        rows += _rate_lines(sides, models, level, WORDS[name], wins)
+    summed, level = found.sides().summing(), context.confidence_level
+    columnar.give_back()
+    names = (SOFT, *found.estimators)
+    rows = [line for name in names for line in _rate_lines(found, name, summed, level)]
     notes = [
         f"{SOFT_WORD}: mean of P(higher score) + P(equal)/2; the others count decisions, a tie as "
         "half a win",
@@ -422,17 +416,27 @@ def mass(coverage: pl.Series) -> str | None:
     return f"{mean:.3f}" if mean >= _SMALL else f"{mean:.0e}"
 
 
+def _wins(found: Preferences, name: str) -> Floats:
+    """Decisions of an estimator as wins of A, shape (n,): a tie is half of one."""
+    wins = found.decisions(name)
+    wins *= 0.5
+    wins += 0.5
+    return wins
+
+
 def _rate_lines(
-    sides: Pairs, models: Sequence[str], level: float, word: str, wins: Floats
+    found: Preferences, name: str, summed: Callable[[Floats], PromptSums], level: float
 ) -> list[list[Cell]]:
-    """One line a model, best first."""
-    sums = sides.sums(wins)
+    """One line a model by an estimator, or by `SOFT`; best first."""
+    wins = np.clip(found.values(SOFT), 0.0, 1.0) if name == SOFT else _wins(found, name)
+    sums, models, pairs = summed(wins), found.models(), found.rows
+    ties = wins == 0.5
+    del wins
     rated = rate(sums, models, confidence_level=level)
     rates = mean_preferences(sums, level)
-    ties = wins == 0.5
     lines: list[tuple[float, list[Cell]]] = []
     for at, model in enumerate(models):
-        of_model = (sides.first == at) | (sides.second == at)
+        of_model = ((pairs["model_a"] == model) | (pairs["model_b"] == model)).to_numpy()
         value = float(rated.values[at])
         low, high = int(rated.rank_low[at]), int(rated.rank_high[at])
         ranks = str(low) if low == high else f"{low}-{high}"
@@ -440,7 +444,7 @@ def _rate_lines(
             (
                 -value if value == value else np.inf,
                 [
-                    word,
+                    WORDS.get(name, SOFT_WORD),
                     model,
                     between(rates.values[at], rates.low[at], rates.high[at]),
                     float(ties[of_model].mean()) if of_model.any() else None,

@@ -20,8 +20,10 @@ from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import (
     METHODS,
     comparisons,
+    floats,
     mean_of,
     numbers_of,
+    packed,
     plain_mean,
     share_of,
     without_n,
@@ -92,8 +94,7 @@ class Score(msgspec.Struct, frozen=True):
 
     def column(self, name: str) -> Floats:
         """Return a column of its points, shape (n,); nan where a value is missing."""
-        values = self.points[name].cast(pl.Float64).fill_null(np.nan)
-        return values.to_numpy().astype(np.float64)
+        return floats(self.points[name])
 
     @property
     def prompts(self) -> Ints:
@@ -111,24 +112,6 @@ class Score(msgspec.Struct, frozen=True):
         )
         named = known.select("item", *OVER, "category", "turn", "model")[groups["place"]]
         return named.with_columns(groups["value"])
-
-
-def packed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
-    """Return a whole number for each row, another one where any of the keys differs."""
-    code = np.zeros(len(rows), np.uint64)
-    for key in keys:
-        column = rows[key]
-        if column.dtype == pl.String:
-            column = column.cast(pl.Categorical)
-        if isinstance(column.dtype, pl.Categorical | pl.Enum):
-            column = column.to_physical()
-        if column.has_nulls():
-            # From 1 on; 0 where the row has none.
-            column = column.rank("dense").fill_null(0)
-        own = codes(column).astype(np.uint64)
-        code *= own.max(initial=0) + np.uint64(1)
-        code += own
-    return pl.Series(code).shrink_dtype()
 
 
 def source_of(context: Context, name: str) -> Source:
@@ -222,16 +205,12 @@ class Aligned:
     def correlation(self, one: str, two: str, level: float) -> Correlation:
         """Spearman's, over all answers, with an interval over prompts."""
         return correlate(
-            self._values(one),
-            self._values(two),
+            floats(self.frame[one]),
+            floats(self.frame[two]),
             codes(self.frame[CLUSTER]),
             kind="spearman",
             confidence_level=level,
         )
-
-    def _values(self, column: str) -> Floats:
-        values = self.frame[column].cast(pl.Float64).fill_null(np.nan)
-        return values.to_numpy().astype(np.float64)
 
 
 def align(
@@ -317,8 +296,7 @@ _BETTER: Final = {1: "higher", -1: "lower"}
 class ScoresSummary(Summary[MethodSettings]):
     """The mean of each score by model, and by judge if there is one."""
 
-    # Coverage tells which judges are not to be trusted.
-    reads = (*_UNIT, "coverage", "coverage_ab", "coverage_ba")
+    reads = _UNIT
 
     def summarise(self, context: Context) -> list[Table]:
         """Return one table with a line for each model, judge and column of `scores`.

@@ -10,10 +10,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from orchestrator.clusters import prompt_words
+from orchestrator.clusters import OVER, codes, prompt_words
 from orchestrator.contracts.context import Context, Source, answer_slices, answers_behind
 from orchestrator.errors import UsageError
 from orchestrator.frames import CATEGORIES
+from orchestrator.ranking.cells import floats, packed
 from orchestrator.ranking.preferences import SOFT, Preferences, judged_rows, preferences
 from orchestrator.records import Floats
 from orchestrator.statistics.bradley_terry import (
@@ -46,6 +47,7 @@ _PATTERNS: Final = {
     "bold": r"\*\*[^*\n]+\*\*|__[^_\n]+__",
 }
 _KEYS: Final = ("item", "turn", "model")
+PLACES: Final = ("place_a", "place_b")
 # Of pairs and, for scores, of answers.
 _READ: Final = ("item", "turn", "judge", "model_a", "model_b", SOFT, "status", "model", "p")
 
@@ -55,7 +57,7 @@ class Styled:
     """The pairs that are fitted, and what is left out.
 
     Attributes:
-        rows: A row for each pair.
+        rows: A row for each pair: `clusters.OVER`, and the `PLACES` of both answers in `styles`.
         models: M names.
         pairs: The pairs with the features that have an effect of their own.
         features: Their K names.
@@ -76,47 +78,49 @@ def equal_style(context: Context, source: Source) -> list[Table]:
         UsageError: If no pair of answers was judged, or none of their texts is in the run.
     """
     styles = styles_of(context, source)
-    rows = judged_rows(context, source, _READ, as_categories=True)
+    rows = judged_rows(context, source, _READ)
     if rows.is_empty() or (found := preferences(rows)).rows.is_empty():
         raise UsageError(f"{context.name}: {source.name!r} has no judged pair of answers")
-    kept = with_style(found, styles)
+    del rows
+    kept = with_places(found, styles)
     if kept.rows.is_empty():
         raise UsageError(f"{context.name}: the run has no texts of the answers that were judged")
-    judged = controllable(kept)
+    judged = controllable(kept, styles)
     if n_lacking := len(found.rows) - len(kept.rows):
         note = f"{n_lacking:,} pairs are left out: the run lacks an answer"
         judged = replace(judged, notes=(note, *judged.notes))
-    del styles, rows, found, kept
+    del found, kept
     plain = fit_style(replace(judged.pairs, features=judged.pairs.features[:, :0]))
     controlled = fit_style(judged.pairs)
-    tables = [_ratings(source.name, judged, plain, controlled, context)]
+    tables = [_ratings(source.name, judged, styles, (plain, controlled), context)]
     if controlled is not None and judged.features:
         tables.append(_effects(judged, controlled, context))
     return tables
 
 
-def with_style(found: Preferences, styles: pl.DataFrame) -> Preferences:
-    """Return the pairs whose two answers are in the run, with the features of both.
+def with_places(found: Preferences, styles: pl.DataFrame) -> Preferences:
+    """Return the pairs whose two answers are in the run, with the `PLACES` of these.
 
-    The columns are `length_a`, `length_b` and so on for each of `FEATURES`.
+    Numbers stand for answers: joins by three keys take several times the memory.
     """
-    rows = found.rows
-    for side in ("a", "b"):
-        named = {name: f"{name}_{side}" for name in (*FEATURES, "model")}
-        on = ["item", "turn", f"model_{side}"]
-        rows = rows.join(
-            styles.rename(named).with_columns(pl.col(name).cast(rows.schema[name]) for name in on),
-            on=on,
-            how="inner",
-            maintain_order="left",
-        )
-    return replace(found, rows=rows)
+    answers = styles.select(_KEYS)
+    asked = (
+        found.rows.select("item", "turn", model=f"model_{side}").cast(answers.schema)
+        for side in ("a", "b")
+    )
+    of_answer = codes(packed(pl.concat([answers, *asked]), _KEYS))
+    place = np.full(int(of_answer.max(initial=-1)) + 1, -1, np.int32)
+    place[of_answer[: len(answers)]] = np.arange(len(answers))
+    at = dict(zip(PLACES, place[of_answer[len(answers) :]].reshape(2, -1), strict=True))
+    rows = found.rows.select("model_a", "model_b", *OVER, SOFT, **at)
+    return replace(found, rows=rows.filter(pl.min_horizontal(PLACES) >= 0))
 
 
-def controllable(found: Preferences) -> Styled:
+def controllable(found: Preferences, styles: pl.DataFrame) -> Styled:
     """Return the pairs with finite ratings, and the features whose effect can be fitted."""
     sides = found.sides()
-    placed = fit_bradley_terry(sides.sums(found.values(SOFT)).win_matrix).anchored
+    wins = sides.summing()(np.clip(found.values(SOFT), 0.0, 1.0)).win_matrix
+    placed = fit_bradley_terry(wins).anchored
     alone = [name for name, there in zip(found.models(), placed, strict=True) if not there]
     inside = pl.Series(placed[sides.first] & placed[sides.second])
     found = replace(found, rows=found.rows.filter(inside))
@@ -128,7 +132,7 @@ def controllable(found: Preferences) -> Styled:
         sides.second,
         sides.n_models,
         np.clip(found.values(SOFT), 0.0, 1.0),
-        _differences(found.rows),
+        _differences(found.rows, styles),
     )
     differing = pairs.n_prompts_differing()
     kept = (pairs.own_shares() > LEAST_OWN) & (differing >= LEAST_PROMPTS)
@@ -138,7 +142,7 @@ def controllable(found: Preferences) -> Styled:
             why = f"answers differ in it on {n or 'no'} prompt{'' if n == 1 else 's'}"
         notes.append(f"{name} is not controlled: {why}")
     return Styled(
-        found.rows,
+        found.rows.select(*OVER, *PLACES),
         found.models(),
         replace(pairs, features=pairs.features[:, kept]),
         tuple(names[kept].tolist()),
@@ -163,28 +167,26 @@ def styles_of(context: Context, source: Source) -> pl.DataFrame:
     ]
     if not parts:
         raise UsageError(f"{context.name}: the run has no answers")
-    found = answers_behind(pl.concat(parts), source.name)
-    return found.unique(_KEYS, maintain_order=True).select(*_KEYS, *FEATURES)
+    found = answers_behind(pl.concat(parts, rechunk=True), source.name)
+    is_first = packed(found, _KEYS).is_first_distinct()
+    return found.select(*_KEYS, *FEATURES).filter(is_first)
 
 
-def _differences(rows: pl.DataFrame) -> Floats:
+def _differences(rows: pl.DataFrame, styles: pl.DataFrame) -> Floats:
     """Return (a - b) / (a + b + 1) of each feature of a pair's answers: shape (n, K)."""
-    columns = []
-    for name in FEATURES:
-        a, b = (rows[f"{name}_{side}"].to_numpy().astype(np.float64) for side in ("a", "b"))
-        columns.append((a - b) / (a + b + 1.0))
-    return np.column_stack(columns)
+    found = np.empty((len(rows), len(FEATURES)))
+    for at, name in enumerate(FEATURES):
+        values = floats(styles[name])
+        a, b = (values[rows[place].to_numpy()] for place in PLACES)
+        found[:, at] = (a - b) / (a + b + 1.0)
+    return found
 
 
-def _means(rows: pl.DataFrame, models: Sequence[str]) -> dict[str, tuple[float, ...]]:
+def _means(
+    rows: pl.DataFrame, styles: pl.DataFrame, models: Sequence[str]
+) -> dict[str, tuple[float, ...]]:
     """Return the mean of every feature over the answers of each model."""
-    sides = [
-        rows.select(
-            "item", "turn", model=f"model_{side}", **{name: f"{name}_{side}" for name in FEATURES}
-        )
-        for side in ("a", "b")
-    ]
-    answers = pl.concat(sides).unique(_KEYS, maintain_order=True)
+    answers = styles[pl.concat(rows[place] for place in PLACES).unique()]
     means = answers.group_by("model").agg(pl.col(name).mean() for name in FEATURES)
     by_model = {name: tuple(values) for name, *values in means.iter_rows()}
     return {model: by_model[model] for model in models}
@@ -193,12 +195,13 @@ def _means(rows: pl.DataFrame, models: Sequence[str]) -> dict[str, tuple[float, 
 def _ratings(
     method: str,
     judged: Styled,
-    plain: StyleFit | None,
-    controlled: StyleFit | None,
+    styles: pl.DataFrame,
+    fits: tuple[StyleFit | None, StyleFit | None],
     context: Context,
 ) -> Table:
     """Each model's rating as judged and at equal style, best at equal style first."""
-    level, counts = context.confidence_level, _means(judged.rows, judged.models)
+    level, counts = context.confidence_level, _means(judged.rows, styles, judged.models)
+    plain, controlled = fits
     lines: list[list[Cell]] = []
     for at, model in enumerate(judged.models):
         change: Measured | None = None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from orchestrator.clusters import CLUSTER, Clusters, codes
 from orchestrator.columns import RowRoles
 from orchestrator.contracts.context import Frames, role_slices, roles_in, there
-from orchestrator.frames import names_of
+from orchestrator.frames import CATEGORIES, names_of
 from orchestrator.ranking.judged import Table, order_decisions
 from orchestrator.records import Ints, Row
 from orchestrator.statistics.results import Thresholds
@@ -144,11 +144,14 @@ def of_rows(
     kept: dict[tuple[str, str], list[pl.DataFrame]] = {}
     for rows in slices:
         for (method, judge), own in _numbers(rows).group_by("method", "judge", maintain_order=True):
+            # Texts would take several times the memory.
+            own = own.drop("method", "judge").with_columns(CATEGORIES)
             kept.setdefault((str(method), str(judge)), []).append(own)
     found: dict[str, tuple[Trust, ...]] = {}
     for (method, judge), parts in kept.items():
         own = pl.concat(parts)
-        judgments = _judgments(own, codes(own["cluster"]))
+        parts.clear()
+        judgments = _judgments(own, codes(own["cluster"].to_physical()))
         trust = assess(judge, judgments, thresholds, confidence_level)
         found[method] = (*found.get(method, ()), trust)
     return found

@@ -19,6 +19,7 @@ from orchestrator.dataset.labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import CATEGORIES, columns_of
 from orchestrator.plugins.base import Settings
+from orchestrator.ranking.cells import floats
 from orchestrator.ranking.preferences import SOFT, UNIT, Preferences, judged_rows, preferences
 from orchestrator.ranking.scores import source_of
 from orchestrator.records import Floats
@@ -113,13 +114,13 @@ def judged(
 ) -> Iterator[Judged]:
     """Yield each judge of each method, held to `winner`; without one nothing is known.
 
-    Only the given columns of its pairs are kept, with texts as categories; all where none is given.
+    Only the given columns of its pairs are kept; all where none is given.
 
     Raises:
         UsageError: If it is known of no pair of a method who is better.
     """
     for source in sources:
-        rows = judged_rows(context, source, as_categories=bool(columns))
+        rows = judged_rows(context, source)
         if rows.is_empty():
             continue
         found = preferences(rows)
@@ -209,7 +210,7 @@ def _by_reference(context: Context, pairs: pl.DataFrame, source: str) -> Floats:
             one, on=["item", "turn", f"model_{side}"], how="left", maintain_order="left"
         )
     gap = joined["right_a"] - joined["right_b"]
-    return gap.fill_null(np.nan).to_numpy().astype(np.float64)
+    return floats(gap)
 
 
 def _by_labels(winner: Winner, pairs: pl.DataFrame) -> Floats:

@@ -354,9 +354,8 @@ def _cautions(
     analysis: RankingAnalysis, state: State, exact_match: Mapping[str, float | None]
 ) -> Iterator[Phrase]:
     if state == "withheld":
-        yield phrase(
-            "No model is better or worse by these judgments, whatever numbers stand below."
-        )
+        by = Name(analysis.source or "this run")
+        yield phrase("No model is better or worse by the judgments of ", by, ", whatever they say.")
         return
     if state == "empty":
         return

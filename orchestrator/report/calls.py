@@ -229,8 +229,9 @@ def _unit_parts(page: Page, progress: Progress, n_left: int) -> list[Text | str]
 
 def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
     ended = sum(model.done + model.failed for model in progress.models)
-    tokens_in = sum(model.prompt_tokens for model in progress.models)
-    tokens_out = sum(model.completion_tokens for model in progress.models)
+    least = "at least " * (progress.at_least and ended > 0)
+    tokens_in = sum(model.prompt_tokens or 0 for model in progress.models)
+    tokens_out = sum(model.completion_tokens or 0 for model in progress.models)
     named = (
         (progress.asks_found, "found in the store"),
         (progress.asks_joined, "joined to requests in flight"),
@@ -244,8 +245,8 @@ def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
             for run, n in progress.asks_copied.items()
         ),
         *joined,
-        f"{numbers.compact(tokens_in)} tokens in",
-        f"{numbers.compact(tokens_out)} out",
+        f"{least}{numbers.compact(tokens_in)} tokens in",
+        f"{least}{numbers.compact(tokens_out)} out",
     ]
     if progress.elapsed_s > 0 and ended and progress.requests_sent:
         parts.append(f"{numbers.speed(ended / progress.elapsed_s)} requests/s")
@@ -289,8 +290,8 @@ def _models(page: Page, models: Sequence[ModelProgress]) -> RenderableType:
             page.cell(numbers.count(model.done)),
             page.cell(numbers.count(model.failed), BAD if model.failed else FAINT),
             page.cell(numbers.count(model.retried), DOUBTFUL if model.retried else FAINT),
-            page.cell(numbers.count(model.prompt_tokens)),
-            page.cell(numbers.count(model.completion_tokens)),
+            page.cell(_count(model.prompt_tokens)),
+            page.cell(_count(model.completion_tokens)),
             page.cell(model.state if model.state in TROUBLED else "", BAD),
         ]
         rows.append(row[: len(columns)])

@@ -22,7 +22,7 @@ class Cost(msgspec.Struct):
         completion_tokens: Generated.
         hours: Time that calls ran.
         money: In the recipe's currency; None where no model has a price.
-        at_least: Whether `money` lacks tokens that a server did not say.
+        at_least: Whether tokens, and `money` for them, are missing that a server did not say.
     """
 
     requests: int = 0
@@ -38,8 +38,8 @@ class Cost(msgspec.Struct):
             return ()
         return (
             numbers.counted(self.requests, "request"),
-            f"{_tokens(self.prompt_tokens)} in",
-            f"{_tokens(self.completion_tokens)} out",
+            f"{'at least ' * self.at_least}{_tokens(self.prompt_tokens)} in",
+            f"{'at least ' * self.at_least}{_tokens(self.completion_tokens)} out",
             numbers.duration(self.hours * 3600),
             *numbers.spent(self.money, at_least=self.at_least),
         )
@@ -78,8 +78,8 @@ class ModelProgress(msgspec.Struct, frozen=True):
         done: Requests answered in this call.
         failed: Requests that failed for good in this call.
         retried: Attempts that failed and were tried again.
-        prompt_tokens: In this call.
-        completion_tokens: In this call.
+        prompt_tokens: In this call; None where the server does not say.
+        completion_tokens: As above.
         limits: How `limit` came about.
         waiting: Requests in the server's own queue; None where it does not say.
         cache_hits: Share of prompt tokens that it found in its prefix cache in this call; None
@@ -97,8 +97,8 @@ class ModelProgress(msgspec.Struct, frozen=True):
     done: int
     failed: int
     retried: int
-    prompt_tokens: int
-    completion_tokens: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
     limits: LimitProgress = LimitProgress()
     waiting: int | None = None
     cache_hits: float | None = None
@@ -175,7 +175,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         paused: Whether it sends nothing until it is told to go on.
         rankings: Of the methods that compare models, as they form.
         money: Spent by all calls of this run; None where no model has a price.
-        at_least: Whether `money` lacks tokens that a server did not say.
+        at_least: Whether tokens, and `money` for them, are missing that a server did not say.
     """
 
     run_dir: str
@@ -360,8 +360,8 @@ def _sums(progress: Progress, name: str | None) -> tuple[int, int, int]:
     models: list[ModelProgress] = [m for m in progress.models if name is None or m.name == name]
     return (
         sum(model.done + model.failed for model in models),
-        sum(model.prompt_tokens for model in models),
-        sum(model.completion_tokens for model in models),
+        sum(model.prompt_tokens or 0 for model in models),
+        sum(model.completion_tokens or 0 for model in models),
     )
 
 

@@ -233,15 +233,19 @@ class StyledPairs(Pairs):
         """
         low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
         pair = low * self.n_models + high
-        signed = self.features * np.where(self.first == low, 1.0, -1.0)[:, None]
-        n = np.bincount(pair)
-        means = np.array([np.bincount(pair, column) for column in signed.T]) / np.maximum(n, 1)
-        left = signed - means.T[pair]
-        shares = np.zeros(signed.shape[1])
+        n = np.maximum(np.bincount(pair), 1)
+        left = self.features * np.where(self.first == low, 1.0, -1.0)[:, None]
+        for column in left.T:
+            column -= (np.bincount(pair, column) / n)[pair]
+        # The triangle of a QR decomposition has the same sums of products as all its rows.
+        left = np.asarray(np.linalg.qr(left, mode="r"))
+        shares = np.zeros(left.shape[1])
+        # What rounding of so many rows leaves is no rank.
+        nothing = float(np.finfo(np.float64).eps) * max(self.features.shape)
         for k, column in enumerate(left.T):
             total = float((self.features[:, k] ** 2).sum())
             others = np.delete(left, k, axis=1)
-            rest = column - others @ np.linalg.lstsq(others, column, rcond=None)[0]
+            rest = column - others @ np.linalg.lstsq(others, column, rcond=nothing)[0]
             shares[k] = float((rest**2).sum()) / total if total else 0.0
         return shares
 

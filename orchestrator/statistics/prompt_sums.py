@@ -4,13 +4,12 @@ A prompt is the unit that is sampled: all judgments of one prompt, over all pair
 repeats, stand or fall together.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
@@ -38,16 +37,10 @@ class Pairs:
     second: Ints
     n_models: int
 
-    def sums(self, preference: Floats) -> "PromptSums":
-        """Preferences for the first in [0, 1], shape (n,), summed by prompt and pair of models."""
-        n_prompts = int(self.prompts.max()) + 1 if self.prompts.size else 0
-        return sum_by_prompt(
-            self.prompts,
-            self.first,
-            self.second,
-            np.clip(preference, 0.0, 1.0),
-            shape=(n_prompts, self.n_models),
-        )
+    def summing(self) -> "Callable[[Floats], PromptSums]":
+        """Return what sums preferences for the first, in [0, 1], of shape (n,)."""
+        shape = int(self.prompts.max(initial=-1)) + 1, self.n_models
+        return summing(self.prompts, self.first, self.second, shape=shape)
 
 
 @dataclass(frozen=True)
@@ -99,15 +92,14 @@ class PromptSums:
 
     def by_model(self, of_first: Floats, of_second: Floats) -> Floats:
         """Values of cells for each side, (C,) both, added up by model: shape (n_prompts, M)."""
-        size = self.n_prompts * self.n_models
-        begin = self.prompt * self.n_models
-        result = np.bincount(begin + self.first[self.pair], of_first, minlength=size)
-        result += np.bincount(begin + self.second[self.pair], of_second, minlength=size)
-        return result.reshape(self.n_prompts, self.n_models).astype(np.float64)
-
-    def dense(self) -> tuple[Floats, Floats]:
-        """Wins and counts with a column for each pair: (n_prompts, P), 0 where there is no cell."""
-        return self._columns(0, self.n_pairs)
+        shape = (self.n_prompts, self.n_models)
+        result = np.zeros(shape[0] * shape[1])
+        for ends, values in ((self.first, of_first), (self.second, of_second)):
+            at = self.prompt.astype(np.int64)
+            at *= self.n_models
+            at += ends.astype(np.int32)[self.pair]
+            result += np.bincount(at, values, minlength=len(result))
+        return result.reshape(shape)
 
     def between(self, one: int, other: int) -> tuple[Floats, Floats]:
         """Wins of a model over another one, and their comparisons: shape (n_prompts,) both."""
@@ -118,9 +110,12 @@ class PromptSums:
         return (wins if one < other else counts - wins), counts
 
     def dense_blocks(self) -> Iterator[tuple[Floats, Floats]]:
-        """The same in blocks of columns, in order, so that memory does not grow with P."""
+        """Wins and counts with a column for each pair: (n_prompts, P), 0 where there is no cell.
+
+        They come in blocks of columns, in order, so that memory does not grow with P.
+        """
         step = max(1, _DENSE_CELLS // max(self.n_prompts, 1))
-        for begin in range(0, self.n_pairs, step):
+        for begin in range(0, max(self.n_pairs, 1), step):
             yield self._columns(begin, min(begin + step, self.n_pairs))
 
     def _columns(self, begin: int, end: int) -> tuple[Floats, Floats]:
@@ -143,50 +138,52 @@ def sum_by_prompt(
     Raises:
         StatisticsError: If a preference is outside [0, 1] or nan, or a model meets itself.
     """
-    if not np.all((preference >= 0.0) & (preference <= 1.0)):
-        raise StatisticsError(
-            "preferences must be in [0, 1]; drop failed judgments instead of filling them in"
-        )
+    return summing(prompts, first, second, shape=shape)(preference)
+
+
+def summing(
+    prompts: Ints, first: Ints, second: Ints, *, shape: tuple[int, int]
+) -> Callable[[Floats], PromptSums]:
+    """`sum_by_prompt` as a function of the preferences, whose cells are found once."""
+    is_swapped = first > second
     if np.any(first == second):
         raise StatisticsError("a model was compared with itself")
     n_prompts, n_models = shape
-    swap = first > second
-    code = np.where(swap, second, first) * n_models
-    code += np.where(swap, first, second)
+    code = np.minimum(first, second).astype(np.int32)
+    code *= n_models
+    code += np.maximum(first, second)
     # The pairs of models that met, and which of them each judgment is of.
     pairs = np.flatnonzero(np.bincount(code, minlength=n_models * n_models))
     column = np.zeros(n_models * n_models, dtype=np.int32)
     column[pairs] = np.arange(len(pairs))
-    pair = column[code]
-    wins = np.where(swap, 1.0 - preference, preference)
-    return PromptSums(
-        pairs // n_models,
-        pairs % n_models,
-        *_cells(prompts, pair, wins, (n_prompts, len(pairs))),
-        n_prompts=n_prompts,
-        n_models=n_models,
-    )
-
-
-def _cells(
-    prompts: Ints, pair: NDArray[np.int32], wins: Floats, table: tuple[int, int]
-) -> tuple[Ints, Ints, Floats, Floats]:
-    """Prompt, pair, wins and counts of each cell of a table that has judgments, row by row."""
-    n_cells = table[0] * table[1]
-    if n_cells <= _MOSTLY_FULL * len(wins):
-        # In place, for the judgments of a large run are most of what an analysis holds.
-        at = prompts * table[1]
-        at += pair
+    n_cells = n_prompts * len(pairs)
+    kind: type[np.signedinteger[Any]] = np.int32 if n_cells < 2**31 else np.int64
+    # In place, for the judgments of a large run are most of what an analysis holds.
+    at: Ints = prompts.astype(kind)
+    at *= len(pairs)
+    at += column[code]
+    del code
+    if n_cells <= _MOSTLY_FULL * len(at):
         counts = np.bincount(at, minlength=n_cells)
-        cells: Ints = np.flatnonzero(counts)
-        won: Floats = np.bincount(at, wins, minlength=n_cells)[cells].astype(np.float64)
-        row, column = np.divmod(cells, table[1])
-        return row, column, won, counts[cells].astype(np.float64)
-    # Going from coordinates to rows adds up what is in the same cell; zeros stay cells.
-    summed = scipy.sparse.coo_array((wins, (prompts, pair)), shape=table).tocsr()
-    counted = scipy.sparse.coo_array((np.ones(len(wins)), (prompts, pair)), shape=table).tocsr()
-    rows = np.repeat(np.arange(table[0]), np.diff(counted.indptr))
-    return rows, counted.indices.astype(np.int64), summed.data, counted.data
+        cells: Ints = np.flatnonzero(counts).astype(kind)
+        at, counts = (np.cumsum(counts > 0, dtype=kind) - kind(1))[at], counts[cells]
+    else:
+        cells, at, counts = np.unique(at, return_inverse=True, return_counts=True)
+        at = at.reshape(-1)
+    ends, row = np.divmod(pairs, n_models), np.divmod(cells, max(len(pairs), 1))
+    n_judged = counts.astype(np.float64)
+
+    def summed(preference: Floats) -> PromptSums:
+        if preference.size and not (preference.min() >= 0.0 and preference.max() <= 1.0):
+            raise StatisticsError(
+                "preferences must be in [0, 1]; drop failed judgments instead of filling them in"
+            )
+        if is_swapped.any():
+            preference = np.where(is_swapped, 1.0 - preference, preference)
+        wins = np.bincount(at, preference, minlength=len(n_judged))
+        return PromptSums(*ends, *row, wins.astype(np.float64, copy=False), n_judged, *shape)
+
+    return summed
 
 
 def win_rates(sums: PromptSums, confidence_level: float) -> Shares:
@@ -195,12 +192,8 @@ def win_rates(sums: PromptSums, confidence_level: float) -> Shares:
     On the diagonal and where two were never compared they are nan, and counts 0.
     """
     parts = [clustered_shares(*block, confidence_level) for block in sums.dense_blocks()]
-    if parts:
-        columns = (field.name for field in fields(Shares))
-        joined = {name: np.concatenate([getattr(one, name) for one in parts]) for name in columns}
-        shares = Shares(**joined)
-    else:
-        shares = clustered_shares(*sums.dense(), confidence_level)
+    columns = (field.name for field in fields(Shares))
+    shares = Shares(**{n: np.concatenate([getattr(one, n) for one in parts]) for n in columns})
     n_judgments = np.rint(shares.n_judgments)
     return Shares(
         _mirrored(sums, shares.values, 1.0 - shares.values, np.nan),

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from orchestrator.clusters import CLUSTER, PROMPT, codes
 from orchestrator.plugin import Cell, Context, Measured, Table, make_table, table_columns
-from orchestrator.ranking.cells import good_rows, numbered
-from orchestrator.ranking.scores import packed
+from orchestrator.ranking.cells import good_rows, numbered, packed
 from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.means import clustered_share
@@ -60,11 +59,9 @@ class Votes:
 
     def win_matrix(self, kept: Bools) -> Floats:
         """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
-        n = len(self.models)
         first, second, won = self.first[kept], self.second[kept], self.preference[kept]
-        wins = np.bincount(first * n + second, won, minlength=n * n)
-        wins += np.bincount(second * n + first, 1.0 - won, minlength=n * n)
-        return wins.reshape(n, n).astype(np.float64)
+        shape = 1, len(self.models)
+        return sum_by_prompt(0 * first, first, second, won, shape=shape).win_matrix
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
@@ -92,27 +89,27 @@ def read_votes(context: Context) -> Votes | None:
     del good, turns
     # In which order units ended must not show in an Elo rating or a resample.
     good = pairs_of(context, "judges", "votes").with_row_index("row")
-    single = (
-        good.select("row", "judges", "votes")
-        .explode("judges", "votes")
-        .filter(pl.col("votes").is_not_nan() & pl.col("votes").is_not_null())
-        .sort("row", "judges")
-    )
+    single = good.select("row", "judges", "votes").explode("judges", "votes")
+    good = good.drop("row", "judges", "votes")
+    is_known = single["votes"].is_not_nan() & single["votes"].is_not_null()
+    single = single if is_known.all() else single.filter(is_known)
     if single.is_empty():
         return None
+    single = single.with_columns(pl.Series("judges", _codes(single["judges"], models)))
+    single = single[packed(single, ("row", "judges")).arg_sort()]
     places = single["row"]
     clusters = good[CLUSTER].gather(places)
     found = clusters.unique(maintain_order=True)
-    numbers = np.zeros(int(clusters.max()) + 1, np.int64)  # type: ignore[arg-type] # of numbers
+    numbers = np.zeros(int(clusters.max()) + 1, np.int32)  # type: ignore[arg-type] # of numbers
     numbers[found] = np.arange(len(found))
     return Votes(
         models=models,
         prompts=numbers[clusters],
         first=_codes(good["model_a"], models)[places],
         second=_codes(good["model_b"], models)[places],
-        judge=_codes(single["judges"], models),
+        judge=single["judges"].to_numpy(),
         preference=single["votes"].to_numpy().astype(np.float64),
-        row=places.cast(pl.Int64).to_numpy(),
+        row=places.cast(pl.Int32).to_numpy(),
         n_prompts=len(found),
         n_missing=dict(Counter(missing)),
         basis=" · ".join(
@@ -127,7 +124,12 @@ def read_votes(context: Context) -> Votes | None:
 
 def pairs_of(context: Context, *columns: str) -> pl.DataFrame:
     """Return the rows that have votes with some columns, in the order of `Votes.row`."""
-    return good_rows(numbered(context, (*_PAIR, "status", *columns))).sort(_PAIR)
+    rows = good_rows(numbered(context, (*_PAIR, "status", *columns))).drop("status", "method")
+    models = pl.concat([rows["model_a"], rows["model_b"]]).unique().cast(pl.String).sort()
+    in_order = rows.select("item", "turn", pl.col("model_a", "model_b").cast(pl.Enum(models)))
+    # A sort by four columns would take several times the memory of the rows.
+    order = packed(in_order, _PAIR).arg_sort()
+    return pl.DataFrame([rows.drop_in_place(name).gather(order) for name in rows.columns])
 
 
 def matrix_of(
@@ -153,7 +155,7 @@ def matrix_of(
 
 
 def _codes(column: pl.Series, names: Sequence[str]) -> Ints:
-    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
+    return column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int16)
 
 
 _BIAS: Final = table_columns(

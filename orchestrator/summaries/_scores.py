@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from orchestrator.clusters import OVER, prompt_words
+from orchestrator.clusters import CLUSTER, OVER, prompt_words
 from orchestrator.judgment.distribution import UNRELIABLE_BELOW
 from orchestrator.methods.pointwise import Config
 from orchestrator.plugin import (
@@ -26,8 +26,11 @@ from orchestrator.ranking.cells import (
     without_n,
 )
 from orchestrator.ranking.preferences import (
+    PAIRWISE,
+    SOFT,
     decisions_of,
     estimator_table,
+    judged_rows,
     mass,
     preferences,
     rates_table,
@@ -45,6 +48,7 @@ _READS: Final = (
     "item", "model", "judge", "turn", "mean", "mode", "median", "first_percentile", "entropy",
     "coverage", "exact", "n_silent", "status",
 )  # fmt: skip
+_READ_PAIRS: Final = ("turn", "judge", "model_a", "model_b", SOFT, *PAIRWISE, "score_a", "score_b")
 _PAIRED: Final = table_columns(
     "model | judge | pairs: count | mean score: number 2 | coverage",
     "low coverage: percent | silent traces: count",
@@ -55,7 +59,7 @@ class PointwiseRatingSummary(Summary[Config]):
     """Mean scores, and models compared by their score distributions."""
 
     reads_alone = True
-    reads = ("coverage", "status")
+    reads = ("status",)
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
@@ -120,23 +124,22 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
     """Scores of both answers, what the judge gave to the labels, and estimators."""
 
     reads_alone = True
-    reads = (
-        "item", "category", "model_a", "model_b", "judge", "turn", "coverage_ab", "coverage_ba",
-        "prefer_a", "mean_pre", "mean_post", "mode_pre", "mode_post", "median_pre", "median_post",
-        "score_a", "score_b", "same_text", "n_silent", "status", "cause",
-    )  # fmt: skip
+    reads = ("status",)
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores over both orders, then estimators, for each judge."""
-        good = good_rows(context.rows)
-        if good.is_empty():
+        if good_rows(context.rows).is_empty():
             return []
-        coverage = pl.min_horizontal("coverage_ab", "coverage_ba")
-        kept = ["item", *OVER, "turn", "judge", "n_silent"]
+        kept, halves = ["item", "turn", "judge", "n_silent"], ("coverage_ab", "coverage_ba")
+        of_sides = ("model_a", "model_b", "score_a", "score_b", *halves, "status")
+        good = good_rows(numbered(context, (*kept, *of_sides)))
+        coverage, kept = pl.min_horizontal(halves), [*kept, *OVER]
         sides = pl.concat(
             good.select(*kept, model=f"model_{side}", score=f"score_{side}", coverage=coverage)
             for side in ("a", "b")
         )
+        basis = prompt_words(good)
+        del good
         lines: list[list[Cell]] = [
             [
                 model,
@@ -162,11 +165,17 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
                 "Two scores in one reply",
                 _PAIRED,
                 lines,
-                basis=prompt_words(good),
+                basis=basis,
                 notes=notes,
-                comparisons=comparisons(sides, pl.col("score"), context.confidence_level),
+                comparisons=comparisons(
+                    sides.select("item", "turn", CLUSTER, "judge", "model", "score"),
+                    pl.col("score"),
+                    context.confidence_level,
+                ),
             )
         ]
-        for judge_name, found in preferences(context.rows).by_judge():
+        del sides
+        pairs = preferences(judged_rows(context, context.own, _READ_PAIRS))
+        for judge_name, found in pairs.by_judge():
             tables.append(estimator_table(found, "pairwise_scoring", judge_name))
         return tables

@@ -25,7 +25,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import groups, mean_of, plain_mean
+from orchestrator.ranking.cells import groups, mean_of, packed, plain_mean
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import bootstrap_elo, expected_score
 from orchestrator.statistics.means import clustered_share
@@ -185,7 +185,7 @@ def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
 def _length(context: Context, votes: Votes) -> Table:
     """Tabulate the relation of votes to the lengths of answers."""
     pairs = pairs_of(context, "length_a", "length_b", "prefer_a")
-    longer = (pairs["length_a"] - pairs["length_b"]).to_numpy()[votes.row]
+    longer = (pairs["length_a"] - pairs["length_b"]).sign().cast(pl.Int8).to_numpy()[votes.row]
     for_longer = np.where(longer > 0, votes.preference, 1.0 - votes.preference)
     apart = longer != 0
     share = clustered_share(*votes.by_prompt(for_longer, apart), context.confidence_level)
@@ -220,13 +220,12 @@ def _length(context: Context, votes: Votes) -> Table:
 def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: float | None) -> Table:
     """The others by the mean F1 of their answers with those of the model that is rated best."""
     top = votes.models[order[0]]
-    pairs = pairs_of(context, "f1")
-    near = pairs.filter((pl.col("model_a") == top) | (pl.col("model_b") == top))
+    near = pairs_of(context, "f1")
+    near = near.filter((pl.col("model_a") == top) | (pl.col("model_b") == top))
     other = pl.when(pl.col("model_a") == top).then(pl.col("model_b")).otherwise(pl.col("model_a"))
-    by_item = (
-        near.with_columns(other=other, f1=pl.col("f1").fill_nan(None))
-        .group_by("other", "item", *OVER, maintain_order=True)
-        .agg(pl.col("f1").mean())
+    near = near.select("item", *OVER, other=other, f1=pl.col("f1").fill_nan(None))
+    by_item = near.group_by(packed(near, ("other", "item")).alias("code"), maintain_order=True).agg(
+        pl.first("other", *OVER), pl.col("f1").mean()
     )
     found = [
         (str(model), mean_of(frame, pl.col("f1"), context.confidence_level))

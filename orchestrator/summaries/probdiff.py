@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator import numbers
+from orchestrator.clusters import OVER
 from orchestrator.figures import finite, key
 from orchestrator.methods.probdiff import Config
 from orchestrator.plugin import (
@@ -212,10 +213,6 @@ class ProbDiffSummary(Summary[Config]):
         return [_gaps(context.name, known), _curve(context.name, good, context.confidence_level)]
 
 
-def _by_model(rows: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
-    return [(str(name), group) for (name,), group in groups(rows, "model")]
-
-
 def found_by_model(
     config: Config, good: pl.DataFrame, confidence_level: float
 ) -> dict[str, tuple[Confidence, ...]]:
@@ -230,7 +227,7 @@ def found_by_model(
             changed=~group["unchanged"].to_numpy(),
             categories=group["category"].fill_null(_NO_CATEGORY).to_list(),
         )
-        for model, group in _by_model(good)
+        for (model,), group in groups(good, "model")
     }
 
 
@@ -243,7 +240,7 @@ def _models(
 ) -> Table:
     level = context.confidence_level
     lines: list[list[Cell]] = []
-    for model, group in _by_model(rows):
+    for (model,), group in groups(rows, "model"):
         known = good_rows(group)
         main = found[model][0] if model in found else None
         lines.append(
@@ -354,7 +351,7 @@ def _categories(
         mean = without_n(mean_of(part, pl.col("d"), context.confidence_level))
         return [model, name, n_prompts(part), mean, share]
 
-    for model, group in _by_model(good):
+    for (model,), group in groups(good, "model"):
         main = found[model][0]
         for name, share in main.categories:
             part = group.filter(pl.col("category") == name)
@@ -375,7 +372,8 @@ def _categories(
 
 def _pairs(context: Context, good: pl.DataFrame, tau: float) -> Table:
     lines: list[list[Cell]] = []
-    for (a, left), (b, right) in combinations(_by_model(good), 2):
+    kept = good.select("item", *OVER, "turn", "model", "d")
+    for ((a,), left), ((b,), right) in combinations(groups(kept, "model"), 2):
         both = left.join(right, on=["item", "turn"], suffix="_b").with_columns(
             pl.col("d", "d_b").fill_null(np.nan)
         )
@@ -391,7 +389,7 @@ def _pairs(context: Context, good: pl.DataFrame, tau: float) -> Table:
 
 def _texts(good: pl.DataFrame) -> Table:
     lines: list[list[Cell]] = []
-    for model, group in _by_model(good):
+    for (model,), group in groups(good, "model"):
         both = group.filter((pl.col("n_tokens_first") > 0) & (pl.col("n_tokens_last") > 0))
         first, last = (int(both[f"n_tokens_{end}"].sum()) for end in ("first", "last"))
         n = len(both)

@@ -14,11 +14,13 @@ from orchestrator.methods.rubric import Config
 from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
 from orchestrator.ranking.cells import (
     comparisons,
+    floats,
     good_rows,
     groups,
     mean_of,
     numbered,
     order_words,
+    packed,
     plain_mean,
     without_n,
 )
@@ -29,7 +31,6 @@ from orchestrator.ranking.preferences import (
     mass,
     rates_table,
 )  # fmt: skip
-from orchestrator.ranking.scores import packed
 from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.means import levelled
@@ -66,7 +67,7 @@ class RubricSummary(Summary[Config]):
     """Scores by the rubric and by each criterion, and what the criteria add to one another."""
 
     reads_alone = True
-    reads = ("coverage", "status")
+    reads = ("status",)
 
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate scores, criteria, correlations and weights; then win rates and ratings."""
@@ -195,8 +196,8 @@ def _correlations(rows: pl.DataFrame, names: Sequence[str], context: Context) ->
     for one, other in combinations(names, 2):
         for (judge,), group in groups(rows, "judge"):
             found = correlate(
-                _floats(group[f"mean {one}"]),
-                _floats(group[f"mean {other}"]),
+                floats(group[f"mean {one}"]),
+                floats(group[f"mean {other}"]),
                 codes(group[CLUSTER]),
                 confidence_level=context.confidence_level,
             )
@@ -265,7 +266,3 @@ def _effect(group: pl.DataFrame, given: Floats, other: Floats) -> list[Cell]:
     means = levelled(by_model["other"].to_numpy(), 100.0)
     order = order_words(means, [str(model) for model in by_model["model"]])
     return [float(change) if isinstance(change, float) else None, differ, order]
-
-
-def _floats(values: pl.Series) -> Floats:
-    return values.fill_null(np.nan).to_numpy().astype(np.float64)

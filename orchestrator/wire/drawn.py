@@ -41,7 +41,6 @@ from orchestrator.wire.parsing import (
     logprob_array,
     no_logprobs,
     text_of,
-    wide_array,
 )
 from orchestrator.wire.spelling import id_in, ids_in
 
@@ -337,7 +336,8 @@ def _columns(entries: list[Any]) -> Columns | None:
     if any(len(row) != width for row in rows):
         filler = Alternative()
         rows = [row + [filler] * (width - len(row)) for row in rows]
-    values = wide_array([one.logprob for row in rows for one in row])
+    # Null is nan.
+    values = np.array([one.logprob for row in rows for one in row], dtype=np.float64)
     sample = rows[0][0] if rows and rows[0] else Alternative()
     names: tuple[bytes, ...] = ()
     if _id(sample) == UNKNOWN_ID:

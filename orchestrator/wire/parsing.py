@@ -367,12 +367,7 @@ def no_logprobs(said: str) -> Failure:
 
 def logprob_array(values: list[float | None]) -> FloatArray | Failure:
     """Log-probabilities as float32: sentinels are -inf, null is nan; positive ones are refused."""
-    return cleaned(wide_array(values))
-
-
-def wide_array(values: list[float | None]) -> NDArray[np.float64]:
-    """Numbers as they are written; null is nan."""
-    return np.array(values, dtype=np.float64)
+    return cleaned(np.array(values, dtype=np.float64))
 
 
 def cleaned(wide: NDArray[np.float64]) -> FloatArray | Failure:

@@ -125,7 +125,7 @@ def test_the_option_gives_no_permission_to_the_recipes_command(command, recipe, 
 
 
 @pytest.mark.parametrize(
-    ("given", "said"), [("", "the command is empty"), (f"curl hf_{'x' * 24}", "holds a secret")]
+    ("given", "said"), [("", "the value is empty"), (f"curl hf_{'x' * 24}", "holds a secret")]
 )
 def test_an_option_that_can_not_be_meant_is_refused(command, recipe, here, given, said):
     code, _, err = command("run", recipe(methods=ANSWERS), "--on-end", given)

@@ -3,6 +3,7 @@
 import argparse
 import functools
 import json
+import pkgutil
 import subprocess
 import sys
 
@@ -138,9 +139,27 @@ finally:
     assert ended.stdout.splitlines() == ["[]", "registered after"]
 
 
+def test_an_interrupt_while_the_first_is_told_is_no_traceback():
+    code = """
+from orchestrator import cli
+
+def main(arguments):
+    raise KeyboardInterrupt
+
+cli.main = main
+cli.entry()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
 @pytest.mark.parametrize("name", commands())
 def test_every_command_has_a_function(name):
-    assert callable(cli._handler(commands()[name].get_default("handler")))
+    assert callable(
+        pkgutil.resolve_name(
+            f"orchestrator.runner.commands.{commands()[name].get_default('handler')}"
+        )
+    )
 
 
 @pytest.mark.slow

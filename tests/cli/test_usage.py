@@ -1,6 +1,7 @@
 """Refusals before anything is sent: exit code 2, in words, and nothing left behind."""
 
 import ast
+import re
 import socket
 from collections import defaultdict
 from pathlib import Path
@@ -90,6 +91,19 @@ def test_every_option_is_read_by_its_command():
             reached |= more
         known = set().union(*(read[one] for one in reached))
         assert not {one.dest for one in parser._actions} - known - {"help"}, name
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_value_may_be_empty(command, name, empty):
+    """As of a shell's variable that is not set: `--retry "$CAUSE"` would retry nothing."""
+    for action in commands()[name]._actions:
+        if action.nargs == 0:
+            continue
+        words = [f"{action.option_strings[-1]}={empty}"] if action.option_strings else [empty]
+        code, out, err = command(*name.split(), *words)
+        assert (code, out) == (EXIT_USAGE, "")
+        assert re.search("the value is empty|invalid choice", err) or action.type, words
 
 
 def test_every_command_stands_beside_what_it_does(command, monkeypatch):
@@ -349,7 +363,7 @@ def test_faults_show_no_escape_sequences(command, recipe):
 def test_there_is_no_run(command, here, name):
     (here / "file").touch()
     (here / "folder").mkdir()
-    for run in ("nowhere", "file", "folder", ""):
+    for run in ("nowhere", "file", "folder"):
         code, _, err = command(name, run)
         assert code == 2
         assert "no run" in err

@@ -11,6 +11,8 @@ from orchestrator.dataset import rows as _lines
 from orchestrator.errors import DatasetError
 from tests.datasets.test_open import message_of, opened
 
+CR = "lines end with a carriage return alone; save the file with line feeds"
+
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
@@ -41,6 +43,8 @@ def test_blank_lines_a_byte_order_mark_and_a_missing_last_line_break_are_fine(fi
         (b"[1]", "x.jsonl:2: a list; each line must be an object"),
         (b'"a"', "x.jsonl:2: a value without names"),
         (b"\xff", "x.jsonl:2: not UTF-8 text"),
+        (b'{"prompt": "b"}\r{"prompt": "c"}', f"x.jsonl:2: {CR}"),
+        (b'{"prompt": ' + b"[" * 9_999, "x.jsonl:2: not JSON: nested too deep; the line begins"),
         (b'{"prompt": "\\ud800"}', "x.jsonl:2: has half a character (\\ud800"),
         (b"[" * 100_000, "x.jsonl:2: not JSON"),
         (b'{"prompt": 1e999}', "x.jsonl:2: 'prompt', which is the prompt, is empty"),
@@ -116,7 +120,7 @@ def test_a_file_changed_in_place_is_an_error(file, content):
     path = file("x.jsonl", '{"prompt": "a"}\n')
     dataset = opened(path)
     write(path, content)
-    with pytest.raises(DatasetError, match="changed while it was in use"):
+    with pytest.raises(DatasetError, match=r"changed (meanwhile|while it was in use)"):
         dataset.item(0)
 
 
@@ -187,6 +191,9 @@ def test_a_column_without_a_name_gets_one(file):
         (b"prompt,prompt\na,1\n", "x.csv:1: 2 columns are named 'prompt'"),
         (b'prompt,note\n"a\nb",1\n,2\n', "x.csv:4: 'prompt', which is the prompt, is empty"),
         (b"", "x.csv has no items"),
+        (b"prompt,note\ra,1\r", f"x.csv:1: not CSV: {CR}"),
+        (b'"prompt","note"\r"a","1"\r', f"x.csv:1: not CSV: {CR}"),
+        (b"prompt,note\na,1\rb,2\n", f"x.csv:2: not CSV: {CR}"),
     ],
 )
 def test_a_wrong_row_is_named_by_its_first_line(file, content, message):

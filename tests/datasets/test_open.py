@@ -35,8 +35,8 @@ def write(path, rows):
     return path
 
 
-def opened(path, **settings):
-    kind = {"tsv": "csv", "xlsx": "excel"}.get(path.suffix[1:], path.suffix[1:])
+def opened(path, kind="", **settings):
+    kind = kind or {"tsv": "csv", "xlsx": "excel"}.get(path.suffix[1:], path.suffix[1:])
     config = contracts.load(plugins.DATASETS, kind).Config.model_validate(
         {"path": str(path), **settings}
     )

@@ -132,8 +132,11 @@ def test_a_judge_that_is_not_trusted_withholds_the_answer():
 
 def test_a_ranking_that_holds_comes_before_one_that_is_withheld(clear):
     bad = replace(an_analysis(coverage=0.1), judge="bad", source="other")
-    found = brief(rankings=[bad, clear]).questions
-    assert [one.state for one in found] == ["answered", "withheld"]
+    found = brief(rankings=[bad, clear])
+    assert [one.state for one in found.questions] == ["answered", "withheld"]
+    # It is told whose judgments say nothing, since the others hold.
+    (caution,) = [one for one in found.cautions if "No model is better" in one.text()]
+    assert "the judgments of other," in caution.text()
 
 
 def test_without_judgments_it_says_why():

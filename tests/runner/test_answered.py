@@ -13,6 +13,7 @@ from orchestrator.runner.results.frames import answer_notes
 def notes(*rows):
     columns = ("model", "text", "finish_reason")
     frame = pl.DataFrame([dict(zip(columns, row, strict=True)) for row in rows], strict=False)
+    frame = frame.with_row_index("item").with_columns(pl.col("item") // 2)
     return answer_notes({"answers": frame.with_columns(turn=1, exact_match=None)})
 
 
@@ -56,6 +57,23 @@ def test_thinking_in_answers_is_said_with_the_setting(text):
     (said,) = notes(("a", text, "stop"), ("a", "Four.", "stop"))
     assert "a 1 of 2" in said
     assert "`thinking`" in said
+
+
+@pytest.mark.parametrize(("n", "others"), [(10, 0), (10, 10), (40, 7), (30_000, 20_000)])
+def test_one_text_to_many_items_is_said(n, others):
+    (said,) = notes(
+        *(("a", "I can't help.", "stop") for _ in range(n)),
+        *(("a", f"answer {k}", "stop") for k in range(others)),
+    )
+    expected = f"a {n:,} of {n + others:,}"
+    assert said == f"answers of one and the same text to different items: {expected}"
+
+
+@pytest.mark.parametrize(("n", "others"), [(8, 0), (10, 11), (1, 40), (20, 30)])
+def test_one_text_to_few_items_or_to_less_than_half_needs_no_word(n, others):
+    """Two rows are of one item here."""
+    texts = ["yes"] * n + [f"answer {k}" for k in range(others)]
+    assert notes(*(("a", text, "stop") for text in texts)) == []
 
 
 MARK = st.sampled_from([*OPENING, *CLOSING])

@@ -21,4 +21,3 @@ def test_a_summary_names_columns_of_its_rows_and_no_texts(summary, schema):
     assert summary.reads is not None
     assert set(summary.reads) <= set(schema)
     assert not TEXTS & set(summary.reads)
-    assert {"coverage", "coverage_ab", "coverage_ba"} & set(schema) <= set(summary.reads)

@@ -188,6 +188,7 @@ def drawings(figures: Iterable[Figure]) -> Iterator[tuple[str, Mapping[str, obje
                 yield one.key, chart, drawing.svg(chart, one.key, page_line(one.alternative))
 
 
+@cache
 def template(name: str) -> jinja2.Template:
     """Return a template of this package; everything that is put into it is escaped."""
     environment = jinja2.Environment(
@@ -198,14 +199,10 @@ def template(name: str) -> jinja2.Template:
         loader=jinja2.FunctionLoader(own_file),
     )
     environment.globals["terms"] = terms()
-    environment.globals["made"] = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    environment.filters["explained"] = explained
-    environment.filters["line"] = page_line
-    environment.filters["isolated"] = isolated
-    environment.filters["together"] = together
-    environment.filters["coded"] = coded
-    environment.filters["name"] = safe_name
-    environment.filters["block"] = safe_block
+    environment.globals["made"] = lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    shown = {"line": page_line, "isolated": isolated, "name": safe_name, "block": safe_block}
+    said = {"explained": explained, "together": together, "coded": coded}
+    environment.filters |= shown | said
     return environment.get_template(name)
 
 

@@ -215,7 +215,7 @@ def _install(wanted: Published) -> None:
             sys.executable, *_PIP, "install", "--no-deps", "--require-hashes",
             "--quiet", "--requirement", str(listed),
         )  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, errors="replace", check=False)  # noqa: S603
     if done.returncode == 0:
         return
     if "No module named pip" in done.stderr:

@@ -157,7 +157,7 @@ def write_files(result: "Result", options: argparse.Namespace, said: Said) -> bo
     if options.html is None and charts is None:
         return False
     if options.html is not None:
-        to = Path(options.html) if options.html else None
+        to = None if options.html is True else Path(options.html)
         said.wrote(_document().write_html(result, to))
     if charts is not None:
         for path in _document().write_charts(result, Path(charts)):

@@ -68,7 +68,7 @@ _SHOWN: Final = (
         "--html F",
         "write the report to the HTML file F (default: report.html in the run folder)",
         nargs="?",
-        const="",
+        const=True,
     ),
 )
 _OVERRIDES: Final = _several("--set A.B=C", "override a setting of the recipe", dest="overrides")

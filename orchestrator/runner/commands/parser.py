@@ -74,6 +74,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
         """Called by argparse for each value of an argument."""
         choices = None if action.choices is None else [str(choice) for choice in action.choices]
+        if choices is None and isinstance(value, str) and not value.strip():
+            raise argparse.ArgumentError(action, "the value is empty; is a shell variable unset?")
         if choices is None or value in choices:
             super()._check_value(action, value)
             return
@@ -243,7 +245,11 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def open_streams() -> None:
-    """Open what the caller has closed (`2>&-`): else the next file, such as the store, gets it."""
+    """Open what the caller has closed (`2>&-`): else the next file, such as the store, gets it.
+
+    In a locale without UTF-8 the program starts again in Python's UTF-8 mode (PEP 540), which
+    servers inherit: else names that the locale can't write could not be used.
+    """
     for number in range(3):
         try:
             os.fstat(number)
@@ -252,6 +258,10 @@ def open_streams() -> None:
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"
+        os.environ.setdefault("PYTHONIOENCODING", sys.stdout.encoding)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 (as it was)
 
 
 def said_by_system(error: OSError) -> str:

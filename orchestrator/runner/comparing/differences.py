@@ -15,7 +15,8 @@ from orchestrator.clusters import counted as counted_in
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import ROWS_AT_ONCE
 from orchestrator.numbers import UNDEFINED, counted, finite
-from orchestrator.ranking.scores import Score, packed
+from orchestrator.ranking.cells import packed
+from orchestrator.ranking.scores import Score
 from orchestrator.report.text import safe_line
 from orchestrator.runner.comparing.sides import Common, Side, points_of, scores_of
 from orchestrator.statistics.judgments import TIE

@@ -222,19 +222,19 @@ class Budget:
         spent, model = self.spent, request.ask.model
         most = self._counted(request.ask, outcome, *said)
         counted = most if self._is_reserving else said
+        spent.at_least |= counted != most
         spent.prompt_tokens += counted[0]
         spent.completion_tokens += counted[1]
         price = self._prices.get(model)
         if price is not None:
             spent.money += price.of(*counted)
-            spent.at_least |= price.of(*counted) < price.of(*most)
         if self._is_reserving:
             if isinstance(outcome, Choice):
                 self._calls[model] = max(self._calls.get(model, 0), outcome.n_requests)
             if isinstance(outcome, Generation | Choice | Rewards):
                 added = outcome.n_prompt_tokens - _allowed(request.ask)
                 self._added[model] = max(self._added.get(model, _TEMPLATE_TOKENS), added)
-        return said
+        return counted
 
     def words(self) -> str:
         """The bound that stopped the run, with what is spent now."""
@@ -301,7 +301,7 @@ class Budget:
     ) -> tuple[int, int]:
         """Tokens of an outcome; as many as there can be where the server does not say."""
         is_read = not isinstance(outcome, Failure) or outcome.cause in _BILLED
-        if not is_read or not (self._is_reserving or ask.model in self._prices):
+        if not is_read or (n_prompt and n_completion):
             return n_prompt, n_completion
         most_prompt, most_completion = self._most_tokens(ask)
         unsaid = n_prompt == 0 and most_prompt > 0

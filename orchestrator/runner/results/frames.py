@@ -1,7 +1,7 @@
 """Rows of a plan as frames: exported to Parquet once, read back from there."""
 
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,7 +67,7 @@ def write_mark(path: Path, mark: str, paths: Iterable[Path]) -> None:
 # Such answers are judged as they are; only the reader can say if a comparison of them is meant.
 
 
-_WANTED: Final = ("model", "text", "finish_reason")
+_WANTED: Final = ("item", "model", "text", "finish_reason")
 _START: Final = 32
 _TEXT: Final = pl.col("text").str
 # The same as `mark_in`, of a column.
@@ -75,51 +75,46 @@ _THINKS: Final = _TEXT.contains_any([*CLOSING]) | pl.any_horizontal(
     _TEXT.head(_START).str.strip_chars_start().str.starts_with(mark) for mark in OPENING
 )
 _IS_EMPTY: Final = _TEXT.strip_chars() == ""
-_CUT: Final = "length"
+_CUT: Final = f"{CUT}, and judged as far as they go: "
+_EMPTY: Final = "answers without a text, and judged as such: "
+_ALIKE: Final = "answers of one and the same text to different items: "
+_THINKING: Final = "answers that hold the model's thinking, which judges read: "
+_KINDS: Final = (_CUT, _EMPTY, _ALIKE, _THINKING)
 _WHOLE: Final = ("stop", GIVEN)
 _SHOWN: Final = 3
+# Items with the same answer that are said, if they are half of all: fewer may be chance.
+_SAME: Final = 5
 
 
 def answer_notes(frames: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Return a line for each kind: cut, of unknown ends, of no text, and with thinking.
+    """Return a line for each kind: cut, of unknown ends, of no text, all alike, and with thinking.
 
     Answers that failed are no answers.
     """
     answered: Counter[str] = Counter()
-    thinking: Counter[str] = Counter()
-    empty: Counter[str] = Counter()
-    ended: dict[str, Counter[str]] = {}
+    same: Counter[tuple[str, str]] = Counter()
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for rows in answer_slices(frames, _WANTED):
-        counted = (
-            rows.filter(pl.col("text").is_not_null())
-            .group_by("model", "finish_reason", maintain_order=True)
-            .agg(pl.len(), _THINKS.sum().alias("thinking"), _IS_EMPTY.sum().alias("empty"))
+        told = rows.filter(pl.col("text").is_not_null())
+        counted = told.group_by("model", "finish_reason", maintain_order=True).agg(
+            pl.len(), _THINKS.sum().alias("thinking"), _IS_EMPTY.sum().alias("empty")
         )
         for model, reason, n, n_thinking, n_empty in counted.iter_rows():
             answered[model] += n
-            thinking[model] += n_thinking
-            empty[model] += n_empty
+            found[_THINKING][model] += n_thinking
+            found[_EMPTY][model] += n_empty
             if reason is not None and reason not in _WHOLE:
-                ended.setdefault(reason, Counter())[model] += n
-    return list(_said(answered, thinking, empty, ended))
-
-
-def _said(
-    answered: Counter[str],
-    thinking: Counter[str],
-    empty: Counter[str],
-    ended: Mapping[str, Counter[str]],
-) -> Iterator[str]:
-    if cut := _shares(ended.get(_CUT, Counter()), answered):
-        yield f"{CUT}, and judged as far as they go: {cut}"
-    others = [reason for reason in ended if reason != _CUT]
-    for reason in others[:_SHOWN]:
-        shares = _shares(ended[reason], answered)
-        yield f"answers that ended by {reason!r}, which may not be whole: {shares}"
-    if shown := _shares(empty, answered):
-        yield f"answers without a text, and judged as such: {shown}"
-    if shown := _shares(thinking, answered):
-        yield f"answers that hold the model's thinking, which judges read: {shown}; {REMEDY}"
+                other = f"answers that ended by {reason!r}, which may not be whole: "
+                found[_CUT if reason == "length" else other][model] += n
+        texts = told.filter(~_IS_EMPTY).group_by("model", "text").agg(pl.len(), "item")
+        texts = texts.filter(pl.col("item").list.n_unique() >= _SAME).sort("len", "model", "text")
+        same.update({(model, text): n for model, text, n, _ in texts.iter_rows()})
+    for (model, _), n in same.items():
+        found[_ALIKE][model] += n if 2 * n >= answered[model] else 0
+    ends = [said for said in found if said not in _KINDS][:_SHOWN]
+    shares = {said: _shares(found[said], answered) for said in (_CUT, *ends, *_KINDS[1:])}
+    after = {_THINKING: f"; {REMEDY}"}
+    return [said + shown + after.get(said, "") for said, shown in shares.items() if shown]
 
 
 def _shares(found: Counter[str], answered: Counter[str]) -> str:

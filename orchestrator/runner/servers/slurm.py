@@ -49,7 +49,7 @@ def answer(*words: str) -> str | Failure:
             words,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            errors="replace",
             timeout=_ANSWER_S,
             check=False,
         )

@@ -287,8 +287,9 @@ def models_progress(
             done=state.n_done,
             failed=state.n_failed,
             retried=state.n_retried,
-            prompt_tokens=tokens[name][0],
-            completion_tokens=tokens[name][1],
+            prompt_tokens=tokens[name][0] or (None if state.n_done else 0),
+            completion_tokens=tokens[name][1]
+            or (0 if tokens[name][0] or not state.n_done else None),
             limits=limits.progress(name),
             waiting=loads.waiting(name),
             cache_hits=loads.cache_hits(name),

@@ -276,17 +276,24 @@ def test_tokens_that_are_not_reported_count_as_many_as_they_can_be(outcome, coun
     assert len(caplog.messages) == (outcome.n_prompt_tokens == 0)
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1), st.booleans())
-def test_without_a_bound_tokens_that_are_not_reported_make_the_money_a_lower_bound(counts, fails):
-    budget = Budget(schema.Budget(), Spent(), PRICES)
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1),
+    st.booleans(),
+    st.sampled_from([PRICES, {}]),
+)
+def test_without_a_bound_what_is_not_reported_makes_the_sums_lower_bounds(counts, fails, prices):
+    budget = Budget(schema.Budget(), Spent(requests=1), prices)
     for counted in counts:
         failed = Failure("no_answer", "cut", n_prompt_tokens=counted[0], n_completion_tokens=1)
         budget.receive(generate(), failed if fails else Generation("a", "stop", *counted))
     unsaid = any(n == 0 or (m == 0 and not fails) for n, m in counts)
     merged = add_spent({Path("a"): msgspec.json.encode(budget.spent).decode()}) or ""
     assert msgspec.json.decode(merged, type=Spent).at_least is unsaid
-    (shown,) = numbers.spent(budget.money, at_least=budget.spent.at_least)
-    assert shown.startswith("at least ") is unsaid
+    of_money = numbers.spent(budget.money, at_least=budget.spent.at_least)
+    assert len(of_money) == bool(prices)
+    of_tokens = [said for said in budget.spent.words() if "token" in said]
+    assert len(of_tokens) == 2
+    assert all(said.startswith("at least ") is unsaid for said in (*of_money, *of_tokens))
 
 
 @given(st.integers(1, 9999), st.integers(-6, 2))
