@@ -293,11 +293,11 @@ class _Builder:
 
     def _text(self, value: str, line: int) -> str | None:
         try:
-            value.encode()
-        except UnicodeEncodeError:
+            # As JSON escapes a character beyond 16 bits: by two, which YAML leaves apart.
+            return value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
             self._fault(line, "invalid escape sequence (a lone surrogate)")
             return None
-        return value
 
 
 SECRET: Final = re.compile(

@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -200,3 +201,9 @@ def test_what_is_dumped_is_the_same_to_yaml_1_1(data):
 
 def test_texts_of_several_lines_are_dumped_as_blocks():
     assert dump_yaml({"a": "x\ny\n"}) == "a: |\n  x\n  y\n"
+
+
+@given(data=st.dictionaries(st.text(), st.text(), max_size=3))
+def test_json_is_read_as_json_reads_it(data):
+    """With every character escaped: those beyond 16 bits by two escapes."""
+    assert parse(json.dumps(data), "r.json").data == json.loads(json.dumps(data))
