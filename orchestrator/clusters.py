@@ -78,11 +78,6 @@ class Clusters:
         """True if any two items belong together."""
         return self._of is not None
 
-    @property
-    def are_named(self) -> bool:
-        """True if any two items that ask something different belong together."""
-        return self.n < self.n_prompts
-
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with the columns of `OVER`; those without an item stay as they are."""
         if _ITEM not in rows.columns or CLUSTER in rows.columns:

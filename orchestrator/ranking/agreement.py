@@ -46,7 +46,7 @@ def verdict_rows(context: Context, source: Source) -> pl.DataFrame:
 
     Columns are judge, item, cluster, turn, model_a, model_b (in alphabetical order) and verdict: 1
     where A is better, -1 where B is, else 0. Pairs of equal answers, on which all judges tie, are
-    left out.
+    left out. Names are texts: rows of other runs, with other categories, are put below.
     """
     rows = judged_rows(context, source) if is_judging(source.method) else pl.DataFrame()
     if rows.is_empty():
@@ -57,7 +57,7 @@ def verdict_rows(context: Context, source: Source) -> pl.DataFrame:
     verdict = pl.Series(decided(found.values(found.mean)), dtype=pl.Float64)
     told = found.rows.with_columns(verdict=verdict, judge=pl.col("judge").fill_null(""))
     told = told.filter(~pl.col("same_text").fill_null(value=False))
-    return ordered(told).select(*_SCHEMA)
+    return ordered(told).select(*_SCHEMA).cast(dict(_SCHEMA))
 
 
 def ordered(rows: pl.DataFrame) -> pl.DataFrame:

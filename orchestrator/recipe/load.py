@@ -231,11 +231,13 @@ class _Loading:
         dataset = self._dataset(data)
         methods = self._methods(data)
         entries = data.get("analyses")
+        entries = entries if isinstance(entries, list) else []
         found = [
             self._plugs.made(plugins.ANALYSES, entry, ("analyses", index))
-            for index, entry in enumerate(entries if isinstance(entries, list) else ())
+            for index, entry in enumerate(entries)
         ]
         analyses = [PluginRef(one[0], one[1].config) for one in found if one is not None]
+        self._check_methods(entries, [method.name for method in methods])
         statistics = StatisticsSettings() if checked is None else checked.statistics
         statistics = self._statistics(statistics, methods)
         reuse = [] if checked is None else self._reuse(checked.reuse)
@@ -364,6 +366,18 @@ class _Loading:
                 place = self._written.fault(path, f"reuse.{index}: ")
                 found.append(ReusedRun(str(run), said, place))
         return found
+
+    def _check_methods(self, entries: Sequence[Any], known: Sequence[str]) -> None:
+        """Every method that a bundled analysis names is one of the recipe."""
+        for index, entry in enumerate(entries):
+            kind = entry.get("kind") if isinstance(entry, dict) else None
+            is_bundled = kind in plugins.kinds(plugins.ANALYSES)
+            for at, value in source.walk(entry if is_bundled else "", ("analyses", index)):
+                is_name = at[-1] == "method" or at[-2] == "methods"
+                if is_name and isinstance(value, str) and value not in known:
+                    self._fault(
+                        at, f"{joined(at)}: unknown method {value!r}{nearest(value, known)}"
+                    )
 
     def _check_gates(
         self, gates: Sequence[str], models: Mapping[str, object], methods: Sequence[MethodRef]

@@ -213,9 +213,12 @@ def make_display(kind: Kind | None, stream: TextIO) -> Display:
         UsageError: If there is no such kind.
     """
     if kind in {None, "live"}:
-        kind = "live" if can_be_live(stream) else "plain"
+        redraws = stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}
+        kind = "live" if redraws else "plain"
     if kind == "auto":
-        kind = "notebook" if in_notebook() else "none"
+        python = sys.modules.get("IPython")
+        is_kernel = python is not None and getattr(python.get_ipython(), "kernel", None) is not None
+        kind = "notebook" if is_kernel else "none"
     match kind:
         case "notebook":
             return NotebookDisplay(stream)
@@ -232,17 +235,6 @@ def make_display(kind: Kind | None, stream: TextIO) -> Display:
             return ThreadedDisplay(JsonPainter, stream)
         case _:
             raise UsageError(f"no display {kind!r}; available: {', '.join(KINDS)}")
-
-
-def in_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
-    python = sys.modules.get("IPython")
-    return python is not None and getattr(python.get_ipython(), "kernel", None) is not None
-
-
-def can_be_live(stream: TextIO) -> bool:
-    """Return True if the stream is a terminal on which lines can be redrawn."""
-    return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}
 
 
 def _own_copy(stream: TextIO) -> TextIO | None:

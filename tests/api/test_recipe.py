@@ -228,3 +228,10 @@ def test_a_plug_in_from_elsewhere_is_named_by_its_module_and_class():
 
     with pytest.raises(RecipeError, match=f"{__name__}:test_a_plug_in_from_elsewhere"):
         recipe(methods=[Mine(Mine.Config())])
+
+
+@pytest.mark.parametrize("call", [orchestrator.run, orchestrator.plan, orchestrator.check])
+@pytest.mark.parametrize("given", [{"name": "x"}, [], 3, None])
+def test_what_is_no_recipe_is_refused_with_what_is_one(call, given):
+    with pytest.raises(UsageError, match=r"a path, a name or an orchestrator\.Recipe"):
+        call(given)

@@ -160,7 +160,7 @@ OTHERS = [
     ("dataset", DATASET, "def open(self, base): return 1 / 0", "mine.py:5: "),
     ("dataset", DATASET, "def open(self): return 1", "its 'open' must take (self, base)"),
     ("dataset", DATASET, "suffixes = 'txt'", "its 'suffixes' must be a tuple"),
-    ("dataset", DATASET, "about = 'CC0'", "its 'about' must be an About, or None"),
+    ("dataset", DATASET, "about = 'CC0'", "its 'about' must be About(...), or None"),
     ("backend", BARE_BACKEND, "", "mine.py: Mine lacks connect"),
     ("backend", BACKEND, "del Mine", "has no class derived from orchestrator.plugin.BackendKind"),
     ("backend", BACKEND, "    capabilities = {}", "its 'capabilities' must be a Capabilities"),

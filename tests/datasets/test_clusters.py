@@ -123,4 +123,5 @@ def test_rows_get_the_cluster_of_their_item():
 def test_no_cluster_has_the_name_of_an_item_that_stands_alone():
     items = pl.DataFrame({"item": ["a", "b", "x"], CLUSTER: ["x", "x", None]})
     assert len(set(Clusters(items).codes(items["item"]))) == 2
-    assert not Clusters(items.with_columns(cluster=pl.col("item"))).are_named
+    alone = Clusters(items.with_columns(cluster=pl.col("item")))
+    assert alone.n == alone.n_prompts

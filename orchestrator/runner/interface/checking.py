@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.disk.paths import RUNS
-from orchestrator.errors import LaunchError
+from orchestrator.errors import LaunchError, UsageError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe import schema
 from orchestrator.recipe.load import find
@@ -93,6 +93,8 @@ def loaded_recipe(
         UsageError: If there is no such recipe, or with all its faults.
     """
     if not isinstance(recipe, str | PathLike):
+        if not hasattr(recipe, "load"):
+            raise UsageError("a recipe is a path, a name or an orchestrator.Recipe(**settings)")
         loaded = recipe.load(overrides, limit, allow_code=allow_code)
         return loaded, recipe.folder, recipe
     path = find(recipe)

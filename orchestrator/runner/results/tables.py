@@ -419,6 +419,6 @@ def _said(
         # One analysis that can't be made must not hide the others.
         why = f"no tables of {context.name}: {error}"
         tables = [Table(context.name, context.name, (), (), notes=(why,))]
-    if context.clusters.are_named:
+    if context.clusters.n < context.clusters.n_prompts:
         tables = [by_cluster(table, context.clusters.n) for table in tables]
     return [msgspec.structs.replace(table, source=context.name) for table in tables]
