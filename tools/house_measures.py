@@ -34,7 +34,7 @@ CEILINGS: Final[Mapping[str, int]] = {
     "functions with `Any` in the signature": 221,
     "lines": 101_041,
     "files": 411,
-    "distinct names": 3_895,
+    "distinct names": 3_888,
     "value classes": 521,
     "fields of value classes": 2_493,
     "pairs of value classes that share 60 % of their fields": 16,
