@@ -57,7 +57,7 @@ def verdict_rows(context: Context, source: Source) -> pl.DataFrame:
     verdict = pl.Series(decided(found.values(found.mean)), dtype=pl.Float64)
     told = found.rows.with_columns(verdict=verdict, judge=pl.col("judge").fill_null(""))
     told = told.filter(~pl.col("same_text").fill_null(value=False))
-    return ordered(told).select(*_SCHEMA).cast(dict(_SCHEMA))
+    return ordered(told).select(*_SCHEMA).cast(pl.Schema(_SCHEMA))
 
 
 def ordered(rows: pl.DataFrame) -> pl.DataFrame:
