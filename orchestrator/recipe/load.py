@@ -367,7 +367,7 @@ class _Loading:
                 found.append(ReusedRun(str(run), said, place))
         return found
 
-    def _check_methods(self, entries: Sequence[Any], known: Sequence[str]) -> None:
+    def _check_methods(self, entries: Sequence[object], known: Sequence[str]) -> None:
         """Every method that a bundled analysis names is one of the recipe."""
         for index, entry in enumerate(entries):
             kind = entry.get("kind") if isinstance(entry, dict) else None
