@@ -193,8 +193,10 @@ async def test_a_server_does_not_share_our_session_or_group(tmp_path):
 
 
 ORPHANING = """
-import asyncio, sys
+import asyncio, signal, sys
 from pathlib import Path
+# Tests that `nohup` started would ignore it, as it asks.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 sys.path.insert(0, {folder!r})
 from test_supervisor import stub
 from launch._starting import start_server
