@@ -225,9 +225,9 @@ class Context(msgspec.Struct, frozen=True):
             rows = pl.DataFrame([rows.drop_in_place(name).rechunk() for name in rows.columns])
         else:
             rows = columns_of(self.frames, source.frame, tuple(wanted))
-        mine = (rows["method"] == source.name).fill_null(value=False)
-        # A filter that keeps all would copy all.
-        rows = rows if mine.all() else rows.filter(mine)
+            mine = (rows["method"] == source.name).fill_null(value=False)
+            # A filter that keeps all would copy all.
+            rows = rows if mine.all() else rows.filter(mine)
         return source.method.derive(rows).with_columns(*changed) if derives else rows
 
     def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:

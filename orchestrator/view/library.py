@@ -101,7 +101,7 @@ class Snapshot:
 
     @cached_property
     def sections(self) -> dict[str, object]:
-        """What stands below it."""
+        """The sections of the report below its first screen."""
         return overview.sections(self.result, self._parts)
 
     @cached_property

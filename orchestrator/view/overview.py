@@ -27,7 +27,7 @@ def overview(result: Result) -> dict[str, object]:
 
 
 def sections(result: Result, parts: Sequence[page.Section]) -> dict[str, object]:
-    """What the report shows below its first screen, without drawings."""
+    """Return the sections of the report below its first screen, without drawings."""
     return {
         "sections": [[part.key, part.title] for part in parts],
         "content": tree_of(page.content(material(result), parts)),
