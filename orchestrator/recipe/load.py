@@ -232,12 +232,12 @@ class _Loading:
         methods = self._methods(data)
         entries = data.get("analyses")
         entries = entries if isinstance(entries, list) else []
+        self._check_methods([] if self._faults else entries, [one.name for one in methods])
         found = [
             self._plugs.made(plugins.ANALYSES, entry, ("analyses", index))
             for index, entry in enumerate(entries)
         ]
         analyses = [PluginRef(one[0], one[1].config) for one in found if one is not None]
-        self._check_methods(entries, [method.name for method in methods])
         statistics = StatisticsSettings() if checked is None else checked.statistics
         statistics = self._statistics(statistics, methods)
         reuse = [] if checked is None else self._reuse(checked.reuse)

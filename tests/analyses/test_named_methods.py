@@ -44,3 +44,14 @@ def test_what_an_analysis_names_is_looked_up_at_once(kind, named, said):
 
 def test_most_analyses_name_something():
     assert len({kind for kind, *_ in CASES}) > 5
+
+
+def test_a_method_with_a_fault_of_its_own_is_not_unknown():
+    with pytest.raises(RecipeError, match="scale") as raised:
+        Recipe(
+            models=MODELS,
+            dataset=[{"prompt": "x"}],
+            methods=[{"kind": "pointwise", "judges": ["c"], "scale": "none"}],
+            analyses=[{"kind": "sharpening", "methods": ["pointwise"]}],
+        )
+    assert "unknown method" not in str(raised.value)
