@@ -73,8 +73,12 @@ def numbers_of(items: pl.Series, clusters: Clusters, names: Sequence[str] = OVER
     places, keys = items.to_physical(), items.unique().drop_nulls()
     at = keys.to_physical().to_numpy()
     found = clusters.of(keys.cast(pl.String).to_frame("item"))
-    numbers = []
+    numbers: list[pl.Series] = []
     for name in names:
+        if numbers and not clusters.are_known:
+            # Every item stands alone: all names say the same of it, and share its numbers.
+            numbers.append(numbers[0].alias(name))
+            continue
         of_place = np.zeros(int(at.max(initial=0)) + 1, np.int32)
         of_place[at] = codes(found[name]) + 1
         numbers.append(pl.Series(name, of_place).gather(places))

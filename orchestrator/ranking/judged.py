@@ -18,6 +18,7 @@ from orchestrator.contracts.context import Frames, role_slices, there
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, decisions
 from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+from orchestrator.statistics.resampling import occurring
 
 _NAMED: Final = ("category", "model_a", "model_b", "judge")
 _FLOATS: Final = (
@@ -109,8 +110,11 @@ class Table:
         n_models = len(self.models)
         a, b = (self.used[side].astype(np.int64) for side in ("model_a", "model_b"))
         pairs = np.minimum(a, b) * n_models + np.maximum(a, b)
-        met = np.unique(self.used["item"] * n_models**2 + pairs) % n_models**2
-        counts: Ints = np.bincount(met, minlength=n_models**2).reshape(n_models, n_models)
+        pairs += self.used["item"] * n_models**2
+        there = occurring(pairs)
+        met = np.unique(pairs) if there is None else np.flatnonzero(there)
+        counts: Ints = np.bincount(met % n_models**2, minlength=n_models**2)
+        counts = counts.reshape(n_models, n_models)
         return counts + counts.T
 
     def sums(self, wins: Floats) -> PromptSums:

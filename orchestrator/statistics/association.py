@@ -5,6 +5,7 @@ and has no leave-one-cluster-out.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Final, Literal, get_args
 
 import numpy as np
@@ -87,7 +88,7 @@ def association(x: Floats, y: Floats, kind: Kind) -> float:
         return float(_tau(*(part.sum() / 2 for part in pair_sums(x, y))))
     if kind == "spearman":
         x, y = midranks(x), midranks(y)
-    return float(_from_moments(_moments(x, y).sum(axis=0)))
+    return float(_from_moments(np.array([one.sum() for one in _moments(x, y)])))
 
 
 def midranks(values: Floats) -> Floats:
@@ -105,8 +106,7 @@ def leave_one_out(x: Floats, y: Floats, clusters: Ints, kind: Kind) -> Floats:
     """
     n_clusters = int(clusters.max()) + 1
     if kind == "pearson":
-        moments = _moments(x, y).T
-        columns = [np.bincount(clusters, one, minlength=n_clusters) for one in moments]
+        columns = [np.bincount(clusters, one, minlength=n_clusters) for one in _moments(x, y)]
         parts = np.stack(columns, axis=-1).astype(np.float64)
         return _from_moments(parts.sum(axis=0) - parts)
     if kind == "kendall":
@@ -127,12 +127,14 @@ def leave_one_out(x: Floats, y: Floats, clusters: Ints, kind: Kind) -> Floats:
     return np.concatenate([_weighted_spearman(x, y, chunk[:, clusters]) for chunk in chunks])
 
 
-def _moments(x: Floats, y: Floats) -> Floats:
-    """Shape (n, 6): what Pearson is made of, of values brought to mean 0 and spread 1."""
+def _moments(x: Floats, y: Floats) -> Iterator[Floats]:
+    """Yield what Pearson is made of, six of shape (n,): values have mean 0 and spread 1."""
     x, y = (scaled(values)[0] for values in (x, y))
     one = (x - x.mean()) / x.std()
     two = (y - y.mean()) / y.std()
-    return np.stack((np.ones_like(one), one, two, one * one, two * two, one * two), axis=-1)
+    yield np.ones_like(one)
+    yield from (one, two)
+    yield from (a * b for a, b in ((one, one), (two, two), (one, two)))
 
 
 def _from_moments(moments: Floats) -> Floats:

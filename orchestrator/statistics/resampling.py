@@ -3,18 +3,20 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.records import Floats, Ints
+from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.results import Estimate, Interval, checked_level
 from orchestrator.statistics.student import degrees_of_freedom
 
 _CHUNK_BYTES: Final = 4 * 2**20
+# Numbers per value up to which a table of all of them is kept.
+_MOST_SPARSE: Final = 16
 
 
 def prompt_weights(
@@ -239,9 +241,36 @@ def complete_rows(prompts: Ints, columns: Sequence[Floats]) -> tuple[Ints, list[
     if any(column.shape != prompts.shape for column in columns) or prompts.ndim != 1:
         shapes = ", ".join(str(column.shape) for column in columns)
         raise StatisticsError(f"prompts {prompts.shape} and values {shapes} need one shape (n,)")
-    kept = ~np.isnan(np.stack(columns)).any(axis=0)
-    codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return codes, [column[kept] for column in columns], int((~kept).sum())
+    kept = np.ones(prompts.shape, np.bool_)
+    for column in columns:
+        kept &= ~np.isnan(column)
+    n_kept = int(np.count_nonzero(kept))
+    if n_kept < kept.size:
+        prompts, columns = prompts[kept], [column[kept] for column in columns]
+    return codes_of(prompts), list(columns), kept.size - n_kept
+
+
+def codes_of(values: NDArray[Any]) -> Ints:
+    """Return the place of each whole number among the different ones, from 0 on: shape (n,)."""
+    there = occurring(values)
+    if there is None:
+        return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if there.all():
+        return values.astype(np.int64, copy=False)
+    found: Ints = (np.cumsum(there) - 1)[values]
+    return found
+
+
+def occurring(values: NDArray[Any]) -> Bools | None:
+    """Flags of the numbers from 0 on that occur, faster than by a sort; None where they are sparse.
+
+    `values` are whole numbers of shape (n,); None too where one is below 0.
+    """
+    if not values.size or values.min() < 0 or values.max() > _MOST_SPARSE * values.size:
+        return None
+    there = np.zeros(int(values.max()) + 1, np.bool_)
+    there[values] = True
+    return there
 
 
 def sums_by_prompt(codes: Ints, columns: Sequence[Floats]) -> Floats:

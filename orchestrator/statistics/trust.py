@@ -25,6 +25,7 @@ import numpy as np
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import CoverageSummary, summarise_coverage
 from orchestrator.statistics.means import clustered_share
+from orchestrator.statistics.resampling import codes_of
 from orchestrator.statistics.results import Estimate, Thresholds
 
 Verdict = Literal["trusted", "not trusted", "cannot be said yet"]
@@ -241,7 +242,7 @@ def counted(judgments: Judgments, thresholds: Thresholds = DEFAULTS) -> Counts:
     masses = judgments.masses[~np.isnan(judgments.masses)]
     products = judgments.decision_ab * judgments.decision_ba
     decided = products != 0
-    codes = np.unique(judgments.clusters[decided], return_inverse=True)[1].reshape(-1)
+    codes = codes_of(judgments.clusters[decided])
     return Counts(
         n_readings=int(masses.size),
         n_low=int((masses < thresholds.mass).sum()),

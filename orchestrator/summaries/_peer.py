@@ -20,6 +20,7 @@ from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 from orchestrator.statistics.resampling import JACKKNIFE, jackknife_sums
 from orchestrator.tables import counted_words, measured
 
+_BLOCK: Final = 2**19
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
 
 
@@ -65,9 +66,13 @@ class Votes:
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
-        sums = np.bincount(self.prompts[kept], values[kept], minlength=self.n_prompts)
-        counts = np.bincount(self.prompts[kept], minlength=self.n_prompts)
-        return sums.astype(np.float64), counts.astype(np.float64)
+        sums, counts = np.zeros((2, self.n_prompts))
+        for begin in range(0, len(kept), _BLOCK):
+            part = slice(begin, begin + _BLOCK)
+            at, there = self.prompts[part][kept[part]], values[part][kept[part]]
+            sums += np.bincount(at, there, minlength=self.n_prompts)
+            counts += np.bincount(at, minlength=self.n_prompts)
+        return sums, counts
 
 
 def read_votes(context: Context) -> Votes | None:
@@ -129,6 +134,7 @@ def pairs_of(context: Context, *columns: str) -> pl.DataFrame:
     in_order = rows.select("item", "turn", pl.col("model_a", "model_b").cast(pl.Enum(models)))
     # A sort by four columns would take several times the memory of the rows.
     order = packed(in_order, _PAIR).arg_sort()
+    del in_order
     return pl.DataFrame([rows.drop_in_place(name).gather(order) for name in rows.columns])
 
 
