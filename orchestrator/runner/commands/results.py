@@ -14,10 +14,9 @@ import msgspec
 from rich.console import RenderableType
 
 from orchestrator import numbers
-from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError, on_disk_error
-from orchestrator.extras import need
-from orchestrator.report.export.files import Format, frame_text, write_text
-from orchestrator.report.export.tables import beside
+from orchestrator.disk.files import write_text
+from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError, need, on_disk_error
+from orchestrator.report.export import Format, beside, frame_text
 from orchestrator.report.gate import gate_text
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import progress
