@@ -255,23 +255,18 @@ def _overlap(n_apart: int, n_pairs: int) -> Phrase:
 
 def _standing(column: Column, row: _Row) -> Standing:
     cell = row.cell
-    value = cell.value if cell.value is not None and math.isfinite(cell.value) else None
     text = cell_text(column, Measured(cell.value, why=""))
     whole = cell_text(column, without_n(cell))
     return Standing(
         model=row.model,
-        value=value,
-        low=_finite(cell.low),
-        high=_finite(cell.high),
+        value=numbers.finite(cell.value),
+        low=numbers.finite(cell.low),
+        high=numbers.finite(cell.high),
         low_open=cell.low is not None and math.isinf(cell.low),
         high_open=cell.high is not None and math.isinf(cell.high),
         shown=text,
         bounds=whole.removeprefix(text).strip() if cell.low is not None else cell.why,
     )
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _value_of(cell: Measured) -> Measured:
