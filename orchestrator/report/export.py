@@ -16,8 +16,8 @@ from orchestrator import numbers
 from orchestrator.disk import columnar, files
 from orchestrator.errors import UsageError, nearest, on_disk_error
 from orchestrator.frames import write_part
-from orchestrator.report.html.shell import MAX_CHARACTERS, grid, template
-from orchestrator.report.text import escaped
+from orchestrator.report.html.shell import grid, template
+from orchestrator.report.text import MAX_CHARACTERS, escaped
 from orchestrator.tables import (
     GROUP,
     Cell,

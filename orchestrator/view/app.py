@@ -22,8 +22,7 @@ from starlette.routing import Route
 from orchestrator.columns import ITEMS
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.report.export import harmless
-from orchestrator.report.html.shell import safe_block
-from orchestrator.report.text import page_line
+from orchestrator.report.text import page_line, safe_block
 from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
 from orchestrator.view.item import MAX_TEXT, item_page

@@ -23,8 +23,7 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from orchestrator.report.html.shell import safe_block
-from orchestrator.report.text import page_line
+from orchestrator.report.text import page_line, safe_block
 from orchestrator.runner.results.requests import Asked, Unit, alternatives, tokens_of
 from orchestrator.runner.results.token_texts import Speller
 

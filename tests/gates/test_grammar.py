@@ -41,7 +41,7 @@ def test_options_name_methods_judges_and_the_older_run():
     assert found.left.option("judge") == "j 1"
     assert [one.run for one in found.terms] == ["new", "old"]
     assert read("rating(large, run=old) > 1000").left.run == "old"
-    assert read('win_rate(large, "old") > 0.5').left.names[1].name == "old"
+    assert read('win_rate(large, "old") > 0.5').left.names[1].text == "old"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ _NUMBERS = st.integers(-9999, 9999).map(lambda value: value / 100)
 def test_what_is_written_is_what_is_read(a, b, margin, operator):
     sign = "-" if margin < 0 else "+"
     found = read(f"score({a}) {operator} score({b}, old) {sign} {abs(margin)}")
-    assert [one.names[0].name for one in found.terms] == [a, b]
+    assert [one.names[0].text for one in found.terms] == [a, b]
     assert found.operator == operator
     assert found.threshold == pytest.approx(margin)
 

@@ -12,7 +12,7 @@ from orchestrator.contracts.context import Named, answer_frames, role_slices, ro
 from orchestrator.frames import lazy_of, row_of
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.report.html.figures import Material
-from orchestrator.report.html.shell import safe_block
+from orchestrator.report.text import safe_block
 
 _EACH: Final = 3
 _EVEN: Final = 0.5

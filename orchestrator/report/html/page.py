@@ -15,10 +15,10 @@ from orchestrator.frames import counted_by, lazy_of, names_of
 from orchestrator.report.html import basis, judgments, methods, ranked
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, Material
-from orchestrator.report.html.shell import can_draw, keyed, page, safe_block, template, undrawn
+from orchestrator.report.html.shell import can_draw, keyed, page, template, undrawn
 from orchestrator.report.picture import forest
 from orchestrator.report.rankings import coverage
-from orchestrator.report.text import in_command, page_line, safe_name, safe_names
+from orchestrator.report.text import in_command, page_line, safe_block, safe_name, safe_names
 from orchestrator.report.words import subject
 from orchestrator.tables import Table
 
