@@ -294,7 +294,9 @@ def _split(column: Column, cells: Sequence[Cell]) -> Iterator[tuple[str, pl.Seri
     """Yield the columns of a frame that hold one column of a table."""
     words = [cell for cell in cells if isinstance(cell, str) and cell != numbers.UNDEFINED]
     if column.form == "text" or words:
-        yield column.name, pl.Series([_as_text(cell) for cell in cells], dtype=pl.String)
+        texts = [cell.value if isinstance(cell, Measured) else cell for cell in cells]
+        known = [None if text is None else str(text) for text in texts]
+        yield column.name, pl.Series(known, dtype=pl.String)
         return
     values = [number_of(cell) for cell in cells]
     if column.form == "count" and all(value is None or value.is_integer() for value in values):
@@ -308,12 +310,6 @@ def _split(column: Column, cells: Sequence[Cell]) -> Iterator[tuple[str, pl.Seri
         known = [None if value == "" else value for value in found]
         if any(value is not None for value in known):
             yield f"{column.name}.{field}", pl.Series(known, dtype=dtype)
-
-
-def _as_text(cell: Cell) -> str | None:
-    if isinstance(cell, Measured):
-        cell = cell.value
-    return None if cell is None else str(cell)
 
 
 def html(table: Table, *, name: str) -> str:

@@ -296,7 +296,7 @@ def compress(outcomes: Iterable[tuple[Packed, Content | None, bytes]]) -> list[P
         packed, content, key = given[at]
         arrays = packed.arrays
         if content is not None:
-            arrays = blobs.shorter(content[0] + next(frames), arrays)
+            arrays = min(arrays, content[0] + next(frames), key=len)
         stored[at] = Packed(blobs.checked(head, key + arrays), arrays)
     return stored
 

@@ -29,7 +29,7 @@ from orchestrator.gates import MEASURES, MOST, UnreadableError, read
 )  # fmt: skip
 def test_a_requirement_is_a_difference_and_a_threshold(text, left, right, operator, threshold):
     found = read(text)
-    terms = [(one.measure, [name.name for name in one.names]) for one in found.terms]
+    terms = [(one.measure, [name.text for name in one.names]) for one in found.terms]
     assert terms == [left, *([right] if right else [])]
     assert found.operator == operator
     assert found.threshold == pytest.approx(threshold)

@@ -96,11 +96,6 @@ _LETTER: Final = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc"
 _RIGHT_TO_LEFT: Final = re.compile(f"[{_LETTER}]+(?:[ _.-][{_LETTER}]+)*")
 
 
-def can_draw() -> bool:
-    """Return True if charts can be drawn here."""
-    return not undrawn()
-
-
 def undrawn() -> str:
     """Name the missing requirements of charts; empty if charts can be drawn."""
     if any(importlib.util.find_spec(name) is None for name in _NEEDED):
@@ -143,7 +138,7 @@ def drawings(figures: Iterable[Figure]) -> Iterator[tuple[str, Mapping[str, obje
 
     The SVG has shapes and text only, which is checked where it is made.
     """
-    if can_draw():
+    if not undrawn():
         drawing = importlib.import_module("orchestrator.report.html.charts")
         for one in figures:
             if (chart := drawing.specification(one)) is not None:
