@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, prompt_words
-from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from orchestrator.methods._harness import HarnessSettings
 from orchestrator.plugin import (
     Cell,
@@ -54,6 +53,16 @@ OK: Final = pl.col("status") == "ok"
 _BEST_FIRST: Final = 2
 _RATED: Final = pl.col("rating").is_not_null()
 
+REASONING: Final = {"Math": "数学计算", "Logic": "逻辑推理"}
+LANGUAGE: Final = {
+    "Fund": "基本任务",
+    "Chi": "中文理解",
+    "Open": "综合问答",
+    "Writ": "文本写作",
+    "Role": "角色扮演",
+    "Pro": "专业能力",
+}
+"""Category names as the papers abbreviate them, and as AlignBench's data has them."""
 
 _EACH_ITS_OWN: Final = "each model rates itself: a higher rating does not mean a better model"
 _TITLES: Final = {
