@@ -88,7 +88,7 @@ class Match(NamedTuple):
     closing: str = ""
 
 
-def matched(found: re.Match[str], value: Any) -> Match:  # noqa: ANN401 (a number or a name)
+def matched(found: re.Match[str], value: float | str) -> Match:
     """Return the place of a label, the first group of a match, that says `value`."""
     closing = found.string[found.end(1) : found.end()]
     return Match(value, found.start(), *found.span(1), closing)

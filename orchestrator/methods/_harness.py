@@ -22,6 +22,7 @@ from orchestrator.methods._drawing import (
     Turn,
     converse,
     pairs_by_judge,
+    permanent,
     questions,
     references,
     replies,
@@ -30,10 +31,8 @@ from orchestrator.methods._examples import begun_example
 from orchestrator.methods._verdicts import after_thinking, cut, spelled
 from orchestrator.plugin import (
     Ask,
-    AskFailed,
     Columns,
     Combination,
-    Failure,
     Generation,
     Item,
     Label,
@@ -71,7 +70,7 @@ class Format(NamedTuple):
     unparsed: Mapping[str, float] = {}
     dropped: float | None = None
 
-    def by(self, text: str, convention: str | None) -> tuple[Any, Match | None]:
+    def by(self, text: str, convention: str | None) -> tuple[float | str | None, Match | None]:
         """The verdict by a convention, or by none, and its place; None for no verdict."""
         if convention is None or self.published is None:
             found = self.read(text).match
@@ -190,7 +189,7 @@ def messages(wording: Wording, fields: Mapping[str, str | None]) -> Messages:
     try:
         system, user = wording.fill(fields)
     except PromptError as error:
-        raise AskFailed(Failure("bad_item", str(error), permanent=True)) from error
+        raise permanent("bad_item", error) from error
     asked = Message("user", user)
     return (Message("system", system), asked) if system else (asked,)
 

@@ -28,6 +28,7 @@ from orchestrator.judgment.verdicts import (
     number,
     on_scale,
 )
+from orchestrator.methods._drawing import permanent
 from orchestrator.methods._harness import (
     COMPACT,
     RATINGS,
@@ -37,7 +38,7 @@ from orchestrator.methods._harness import (
     NamedJudgesSettings,
     as_json,
 )
-from orchestrator.plugin import Ask, AskFailed, Failure, Item, Row, Unit
+from orchestrator.plugin import Ask, Item, Row, Unit
 from orchestrator.prompts.files import FROM_FOLDER, ONLY, Dimensions, Wording, wordings_from
 
 OVERALL: Final = "综合得分"
@@ -61,7 +62,7 @@ order."""
 def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = None) -> Scores:
     """The scores in a judge's text: its overall score, and the dimensions of its last dictionary.
 
-    A convention of None reads as `read_overall`, with no dimensions where that is ambiguous;
+    A convention of None reads as `read_rating`, with no dimensions where that is ambiguous;
     "align_bench" as the released code.
     """
     if convention == "align_bench":
@@ -70,7 +71,7 @@ def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = Non
         if score is None and (match := _OVERALL_AS_PUBLISHED.search(text)):
             score = float(match.group(1))
         return score, published
-    read = read_overall(text)
+    read = read_rating(text)
     begin, end = (0, 0) if read.cause == AMBIGUOUS else _last_braces(text)
     found = {
         key.strip(): float(score)
@@ -80,7 +81,7 @@ def parse_judgment(text: str, *, convention: Literal["align_bench"] | None = Non
     return read.value, found
 
 
-def read_overall(text: str) -> Reading:
+def read_rating(text: str) -> Reading:
     """The one overall score of a text; its place is in the last dictionary, if there is one."""
     found = [*map(number, _OVERALL.finditer(text))]
     begin, end = _last_braces(text)
@@ -88,7 +89,7 @@ def read_overall(text: str) -> Reading:
     return on_scale(agreed(text, found, at=inside[0] if inside else 0), _LOW, _HIGH)
 
 
-def _published(text: str) -> Match | None:
+def published_rating(text: str) -> Match | None:
     """The overall score as the released code reads it: in the last dictionary, else the first."""
     found = _OVERALL.search(text, *_last_braces(text)) or _OVERALL.search(text)
     score, _ = parse_judgment(text, convention="align_bench")
@@ -121,7 +122,7 @@ def _entries_as_published(text: str) -> dict[str, float]:
     return found
 
 
-SCORE: Final = Format(read_overall, TEN, RATINGS, _published, {"align_bench": -1.0})
+SCORE: Final = Format(read_rating, TEN, RATINGS, published_rating, {"align_bench": -1.0})
 
 WHERE: Final = (
     "AlignBench's is judge.py in the repository THUDM/AlignBench; for the bundled judge use "
@@ -183,7 +184,7 @@ class Config(NamedJudgesSettings):
             found["dimensions"] = self.dimensions.described(kind)
             if found["dimensions"] is None:
                 said = f"AlignBench has no dimensions for {self.subcategory} {kind!r}"
-                raise AskFailed(Failure("bad_item", said, permanent=True))
+                raise permanent("bad_item", said)
         return found
 
 

@@ -30,6 +30,7 @@ from orchestrator.judgment.verdicts import (
     number,
     on_scale,
 )
+from orchestrator.methods._drawing import permanent
 from orchestrator.methods._harness import (
     COMPACT,
     PAIR,
@@ -39,7 +40,7 @@ from orchestrator.methods._harness import (
     HarnessJudge,
     NamedJudgesSettings,
 )
-from orchestrator.plugin import AskFailed, Failure, Item
+from orchestrator.plugin import Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box import FIRST_LINE, selfeval
 
@@ -66,7 +67,7 @@ def _decisions(text: str) -> list[Match]:
     return [matched(one, _DECISIONS[one[1].capitalize()]) for one in named]
 
 
-def _first_line(text: str) -> Reading:
+def read_rating(text: str) -> Reading:
     """The rating of a text whose first line is to hold nothing else, as in the glass-box paper."""
     found = _FIRST_LINE.match(text)
     return on_scale(agreed(text, [] if found is None else [number(found)]), 1.0, 10.0)
@@ -147,7 +148,7 @@ def wording(prompts: str | dict[str, Wording], mode: str, n_turns: int) -> Wordi
         found = selfeval(n_turns) if prompts == "selfeval" else FIRST_LINE.get(n_turns)
         if found is None:
             said = f"the wording shows {len(FIRST_LINE)} turns, this item has {n_turns}"
-            raise AskFailed(Failure("bad_item", said, permanent=True))
+            raise permanent("bad_item", said)
     if found is None:
         raise ValueError(f"'prompts' have no wording for mode {mode}; {WHERE}")
     return found
@@ -164,7 +165,7 @@ class AutoJ(HarnessJudge[Config]):
     def form(self) -> Format:
         """Return how verdicts are written."""
         is_first = self.config.prompts == "first_line"
-        return Format(_first_line, TEN, RATINGS) if is_first else super().form()
+        return Format(read_rating, TEN, RATINGS) if is_first else super().form()
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording shows it."""

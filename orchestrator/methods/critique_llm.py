@@ -49,7 +49,7 @@ _SCORES = tuple(re.compile(f"{before}({NUMBER})") for before in _BEFORE)
 _SCORE_AS_PUBLISHED = re.compile(r"(?:0|10)(?:\.0*+)?|\d(?:\.\d*+)?")
 
 
-def _published_score(text: str) -> Match | None:
+def published_rating(text: str) -> Match | None:
     """The first score in a critique by the released code's order of forms, 0..10."""
     found = next(filter(None, (pattern.search(text) for pattern in _SCORES)), None)
     if found is None:
@@ -70,7 +70,7 @@ SCORE: Final = Format(
     lambda text: on_scale(agreed(text, _scores(text)), 0.0, 10.0),
     ("0", *TEN),
     (0.0, *RATINGS),
-    _published_score,
+    published_rating,
     {"critique_llm": 5.0},
 )
 LABEL: Final = Format(

@@ -38,7 +38,7 @@ from orchestrator.judgment.verdicts import (
     number,
     on_scale,
 )
-from orchestrator.methods._drawing import pairs_by_judge, with_baseline
+from orchestrator.methods._drawing import pairs_by_judge, permanent, with_baseline
 from orchestrator.methods._harness import (
     COMPACT,
     PAIR,
@@ -48,7 +48,7 @@ from orchestrator.methods._harness import (
     HarnessJudge,
     NamedJudgesSettings,
 )
-from orchestrator.plugin import AskFailed, Combination, Failure, Item, ModelName
+from orchestrator.plugin import Combination, Item, ModelName
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box import GPT
 
@@ -59,13 +59,13 @@ _WINNERS: Final[dict[str, Winner]] = {"A": "A", "B": "B", "C": "tie"}
 _WINNER = re.compile(r"\[\[([ABC])\]\]")
 
 
-def _published_rating(text: str) -> Match | None:
+def published_rating(text: str) -> Match | None:
     """The rating that FastChat reads: the first `[[x]]`, else the first `[x]`, of any range."""
     found = _RATING.search(text) or _SINGLE.search(text)
     return None if found is None else number(found)
 
 
-def _read_rating(text: str) -> Reading:
+def read_rating(text: str) -> Reading:
     """The one rating in a text: `[[x]]`, else an announced `[x]` or nothing but `[x]`."""
     found = [*map(number, _RATING.finditer(text))] or [*map(number, _ANNOUNCED.finditer(text))]
     if not found and (cited := _SINGLE.search(text)):
@@ -81,7 +81,7 @@ def _winners(text: str) -> list[Match]:
 
 
 RATING: Final = Format(
-    _read_rating, TEN, RATINGS, _published_rating, {"fastchat": -1.0}, dropped=-1.0
+    read_rating, TEN, RATINGS, published_rating, {"fastchat": -1.0}, dropped=-1.0
 )
 WINNER: Final = Format(
     lambda text: agreed(text, _winners(text)),
@@ -150,7 +150,7 @@ class Config(NamedJudgesSettings):
         if n_turns > _MOST_TURNS:
             whose = "selfeval's" if self.prompts == "selfeval" else "FastChat's"
             said = f"{whose} wordings show {_MOST_TURNS} turns, this item has {n_turns}"
-            raise AskFailed(Failure("bad_item", said, permanent=True))
+            raise permanent("bad_item", said)
         if isinstance(self.prompts, str):
             return GPT[n_turns]
         guided = item.category in self.reference_categories
