@@ -163,7 +163,7 @@ class Verdict(NamedTuple):
         read: What the text says without a convention.
         counts: Whether the harness counts the value.
         drawn: The judge's text.
-        at: The index in it at which the verdict's label begins, and what ends the label.
+        slot: The text before the verdict, and the labels as they continue from there.
         distribution: Over the labels, where it was asked for and there is a slot.
     """
 
@@ -171,7 +171,7 @@ class Verdict(NamedTuple):
     read: Reading
     counts: bool
     drawn: Generation
-    at: tuple[int, str] | None = None
+    slot: tuple[Prefix, tuple[Label, ...]] | None = None
     distribution: LabelDistribution | None = None
 
     @property
@@ -343,11 +343,8 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
             )
         )
         found = [_verdict(text, form, convention) for text in texts]
-        slots = {
-            i: _slot(one.drawn, one.at, form)
-            for i, one in enumerate(found if config.distribution else ())
-            if one.at is not None
-        }
+        read = enumerate(found if config.distribution else ())
+        slots = {i: one.slot for i, one in read if one.slot is not None}
         choices = await ask.all(
             *(
                 ask.choose(unit.judge, prompts[i], labels, prefix=prefix)
@@ -359,14 +356,6 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
         return found
 
 
-def _slot(text: Generation, at: tuple[int, str], form: Format) -> tuple[Prefix, tuple[Label, ...]]:
-    """Return the text before the verdict, and the labels as they continue from there."""
-    begin, closing = at
-    prefix, lead = cut(text, begin)
-    labels = tuple(Label(name, (name + closing,)) for name in form.labels)
-    return prefix, spelled(labels, lead)
-
-
 def _verdict(text: Generation, form: Format, convention: str | None) -> Verdict:
     """Return the verdict after any thinking block; a text whose block never ends has none."""
     begin = after_thinking(text.text)
@@ -374,8 +363,12 @@ def _verdict(text: Generation, form: Format, convention: str | None) -> Verdict:
     read = form.read(said)
     value, match = form.by(said, convention)
     counts = value is not None and (read.value is not None or value != form.dropped)
-    at = None if match is None else ((begin or 0) + match.begin, match.closing)
-    return Verdict(value, read, counts, text, at)
+    slot = None
+    if match is not None:
+        prefix, lead = cut(text, (begin or 0) + match.begin)
+        labels = (Label(name, (name + match.closing,)) for name in form.labels)
+        slot = prefix, spelled(tuple(labels), lead)
+    return Verdict(value, read, counts, text, slot)
 
 
 def _rating_row(number: int, form: Format, verdict: Verdict) -> Row:
