@@ -56,8 +56,11 @@ def selected(library: Library, snapshot: Snapshot, wanted: Wanted) -> tuple[Item
             than = wanted.show.get("than", "")
             other = library.run(than).snapshot()
             if of:
-                before = other.items.keys.to_frame().with_columns(before=other.column(of, by))
-                items = items.since(than, of, snapshot.column(of, by), before)
+                now, before = (
+                    one.items.column(of, partial(one.answers.column, by=by))
+                    for one in (snapshot, other)
+                )
+                items = items.since(than, of, now, other.items.keys, before)
                 shown = (items.table[CHANGE] != 0).fill_null(value=False).to_numpy()
             else:
                 shown = snapshot.answers.changed(other.answers)

@@ -254,16 +254,13 @@ class Items:
             raise UsageError(f"items have no column {name!r:.80}")
         return found
 
-    def since(self, run: str, name: str, now: pl.Series, before: pl.DataFrame) -> "Items":
-        """Return the items with how much a number is above that of another run.
+    def since(
+        self, run: str, name: str, now: pl.Series, keys: pl.Series, before: pl.Series
+    ) -> "Items":
+        """Return the items with how much a number is above what it was `before` in another run.
 
-        It is null where either has none, and 0 where both are shown alike.
-
-        Args:
-            run: The other.
-            name: Of the number.
-            now: One value an item.
-            before: Columns item and before: the values of the other run.
+        The other run has its own `keys`. The change is null where either run lacks the number, and
+        0 where both are shown alike.
 
         Raises:
             UsageError: If it is no number.
@@ -275,7 +272,8 @@ class Items:
         says = f"{title}: how much it is above that in {page_line(run)}; sorted by its size."
         made = Measure(CHANGE, "change", says, _DIGITS if measure is None else measure.digits)
         both = self.keys.to_frame().with_columns(now=now)
-        both = both.join(before, on="item", how="left", maintain_order="left")
+        old = pl.DataFrame({"item": keys, "before": before})
+        both = both.join(old, on="item", how="left", maintain_order="left")
         change = both.select((pl.col("now") - pl.col("before")).cast(pl.Float64).fill_nan(None))
         table = self.table.with_columns(change.to_series().round(made.digits).alias(CHANGE))
         return Items(table, (*self.measures, made))

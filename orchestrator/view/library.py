@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
@@ -71,14 +71,6 @@ class Snapshot:
         sources = all_sources({}, settings, allow_code=self._allow_code).sources
         names = [str(name) for name in settings.get("models") or ()]
         return Answers(frames, self.items.keys, sources, names, self.folder)
-
-    def column(self, name: str, by: str) -> pl.Series:
-        """Return a column of the items or of their answers, one value an item.
-
-        Raises:
-            UsageError: If there is none.
-        """
-        return self.items.column(name, partial(self.answers.column, by=by))
 
     def notes(self) -> pl.DataFrame:
         """Return the notes as they are now; they are read anew where the file has changed."""
