@@ -389,7 +389,8 @@ def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | No
          *(() if is_told else (f"{one.second} minus {one.first}",)), one.a, one.b, one.difference)
         for one in changes[:n_most]
     ]  # fmt: skip
-    return make_table("compare.items", f"Items that differ most, by {by}", columns, rows)
+    table = make_table("compare.items", f"Items that differ most, by {by}", columns, rows)
+    return msgspec.structs.replace(table, source=changes[0].score)
 
 
 def common_notes(sides: Sequence[Side], common: Common) -> list[str]:
