@@ -21,6 +21,7 @@ from orchestrator.records import (
     Failure,
     FloatArray,
     Generation,
+    IntArray,
     Outcome,
     PairScores,
     Rewards,
@@ -90,7 +91,7 @@ _TYPES: Final[_Fields] = {
 _STORED: Final[dict[type, str]] = {np.int32: "<i4", np.float32: "<f4"}
 
 
-def _take(dtype: type, ndim: int, array: NDArray[Any], parts: list[bytes]) -> object:
+def _take(dtype: type, ndim: int, array: IntArray | FloatArray, parts: list[bytes]) -> object:
     parts.append(_little_endian(array, dtype, ndim))
     return len(array) if ndim == 1 else array.shape
 
@@ -259,7 +260,7 @@ class _Cutter:
         return taken if len(shape) == 1 else taken.reshape(shape)
 
 
-def _little_endian(array: NDArray[Any], dtype: type, ndim: int) -> bytes:
+def _little_endian(array: IntArray | FloatArray, dtype: type, ndim: int) -> bytes:
     if array.dtype != dtype or array.ndim != ndim:
         wanted = np.dtype(dtype)
         raise TypeError(f"{wanted} of {ndim} axes expected, got {array.dtype} of {array.ndim}")
