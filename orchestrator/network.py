@@ -5,9 +5,9 @@ import logging
 import re
 import weakref
 import zlib
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from orchestrator.backend import is_private
@@ -18,6 +18,8 @@ from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 
 if TYPE_CHECKING:
     import ssl
+
+    import aiohttp
 
 # Bodies of replies: a bound for each, and one for all that are being received.
 #
@@ -223,6 +225,26 @@ def proxy_of(base_url: str) -> str | None:
         log.warning("ignoring the proxy for %s: only http:// proxies are supported", parts.hostname)
         return None
     return found
+
+
+def client_session(
+    base_url: str,
+    connector: "aiohttp.BaseConnector",
+    headers: Mapping[str, str],
+    **settings: Any,  # noqa: ANN401 (as aiohttp takes them)
+) -> "aiohttp.ClientSession":
+    """Return a session with a server, by the proxy of the environment and without cookies."""
+    import aiohttp  # noqa: PLC0415 (a tenth of a second, and few commands speak to servers)
+
+    return aiohttp.ClientSession(
+        connector=connector,
+        headers=headers,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        proxy=proxy_of(base_url),
+        # Inflated where the bytes are counted.
+        auto_decompress=False,
+        **settings,
+    )
 
 
 # Certificates.

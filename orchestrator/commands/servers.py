@@ -143,7 +143,7 @@ async def _probe_url(at: Endpoint, models: Sequence[str], backend: str) -> list[
         backend = backend or (kind if kind in plugins.kinds(plugins.BACKENDS) else "openai")
         found = []
         for name in names:
-            record = await _probe_endpoint(msgspec.structs.replace(at, model=name), backend, http)
+            record = await _probe_endpoint(msgspec.structs.replace(at, model=name), backend)
             features = _features(record)
             needs = nominal_needs(_NOMINAL)
             found.append(
@@ -161,7 +161,7 @@ async def _probe_url(at: Endpoint, models: Sequence[str], backend: str) -> list[
         return found
 
 
-async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRecord:
+async def _probe_endpoint(endpoint: Endpoint, kind: str) -> ProbeRecord:
     needs = nominal_needs(_NOMINAL).values()
     examples = {name_of(one): one for asked in needs for need in asked for one in need.examples}
     found = contracts.load(plugins.BACKENDS, kind)
@@ -173,11 +173,9 @@ async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRec
         return await probe_model(
             Target(
                 kind=kind,
-                model=endpoint.model,
+                endpoint=endpoint,
                 backend=backend,
-                http=http,
                 provenance=provenance,
-                plain=endpoint.plain,
                 examples=tuple(examples.values()),
             )
         )

@@ -42,7 +42,7 @@ class Machine(Fleet):
         self.backends[model].is_lost = True
         self.running.discard(model)
 
-    def move(self, loss, _):
+    def move(self, loss):
         self.waiting |= {name: asyncio.Event() for name in loss.waiting}
 
     def admit(self, models):
