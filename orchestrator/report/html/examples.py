@@ -8,7 +8,14 @@ from typing import Any, Final
 import polars as pl
 
 from orchestrator import numbers
-from orchestrator.contracts.context import Named, answer_frames, role_slices, roles_in, there
+from orchestrator.contracts.context import (
+    Named,
+    answer_frames,
+    ranked_in,
+    role_slices,
+    roles_in,
+    there,
+)
 from orchestrator.frames import lazy_of, row_of
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.report.html.figures import Material
@@ -103,9 +110,9 @@ def _judgments(material: Material) -> list[Examples]:
     wanted = ("prefer_a", "prefer_a_ab", "prefer_a_ba", "same_text", "p_ab", "p_ba")
     orders = [(good & which, by) for _, _, _, which, by in kinds]
     found: list[Examples] = []
-    for frame, role in roles_in(material.frames).items():
-        if role.pairs is not None and role.pairs.ranked and role.pairs.verdicts:
-            chosen = _Chosen(material, frame, role.pairs.columns(), found)
+    for frame, pairs in ranked_in(material.frames).items():
+        if pairs.verdicts:
+            chosen = _Chosen(material, frame, pairs.columns(), found)
             found += chosen.shown(wanted, [kind[:3] for kind in kinds], orders, _judged)
     return found
 

@@ -88,8 +88,7 @@ class Replay:
         parts = parts_of(self.recipe, allow_code=allow_code)
         finders = {name: find for name, (find, *_) in given.items()}
         self._plan = Plan(parts, items, keys, self.recipe.settings.seed, given=finders)
-        systems = {name: spec.entry.system for name, spec in specs.items()}
-        self._systems = {name: system for name, system in systems.items() if system}
+        self._systems = {name: one.entry.system for name, one in specs.items() if one.entry.system}
 
     @cached_property
     def speller(self) -> Speller:
