@@ -7,7 +7,7 @@ import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from orchestrator.backend import is_private
@@ -227,11 +227,12 @@ def proxy_of(base_url: str) -> str | None:
     return found
 
 
+_READ_BUFFER_BYTES: Final = 2**18
+_MAX_HEADER_BYTES: Final = 2**16
+
+
 def client_session(
-    base_url: str,
-    connector: "aiohttp.BaseConnector",
-    headers: Mapping[str, str],
-    **settings: Any,  # noqa: ANN401 (as aiohttp takes them)
+    base_url: str, connector: "aiohttp.BaseConnector", headers: Mapping[str, str]
 ) -> "aiohttp.ClientSession":
     """Return a session with a server, by the proxy of the environment and without cookies."""
     import aiohttp  # noqa: PLC0415 (a tenth of a second, and few commands speak to servers)
@@ -241,9 +242,10 @@ def client_session(
         headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(),
         proxy=proxy_of(base_url),
+        read_bufsize=_READ_BUFFER_BYTES,
+        max_field_size=_MAX_HEADER_BYTES,
         # Inflated where the bytes are counted.
         auto_decompress=False,
-        **settings,
     )
 
 

@@ -201,7 +201,7 @@ async def _probe_recipe(prepared: Prepared) -> list[Probed]:
                 lambda name: logs / f"{name}.log",
                 store,
                 allow_code=prepared.allow_code,
-                places=placed.places.without_replicas(),
+                placed=[server.alone() for server in placed.servers],
                 probes=probes,
                 waits_for_all=True,
             )
@@ -334,7 +334,8 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
             held.server_log,
             store,
             allow_code=prepared.allow_code,
-            places=msgspec.structs.replace(placed.places, carrier_of=carriers(prepared, on)),
+            placed=placed.servers,
+            carrier_of=carriers(prepared, on),
             keep=Keep(shelf, prepared.plan.identities),
         )
         fleet.listener = _Elsewhere()

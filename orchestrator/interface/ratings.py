@@ -104,13 +104,8 @@ def _slices(
         yield common.clusters.of(mine) if common.clusters.are_known else mine
 
 
-def ranked_methods(sides: Sequence[Side]) -> list[str]:
-    """Return the methods of all runs whose judgments give rankings, by name in the first run."""
-    per_run = [set(_ranked(side)) for side in sides]
-    return [name for name in _ranked(sides[0]) if all(name in names for names in per_run)]
-
-
 def _ranked(side: Side) -> list[str]:
+    """Return the methods of a run whose judgments give rankings, by name in the first run."""
     found, renamed = [], side.renamed["method"]
     for frame in ranked_in(side.result.frames):
         rows = counted_by(side.result.frames, frame, ("method",))
@@ -123,8 +118,10 @@ def joint_rankings(
 ) -> list[RankingAnalysis]:
     """Return the ranking of each method over the pooled judgments of all runs and judges."""
     settings = sides[0].result.settings
-    found = []
-    for method in ranked_methods(sides):
+    found, others = [], [set(_ranked(side)) for side in sides[1:]]
+    for method in _ranked(sides[0]):
+        if not all(method in names for names in others):
+            continue
         table = pooled(sides, common, method)
         if table is None:
             continue

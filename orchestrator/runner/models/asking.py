@@ -63,12 +63,9 @@ class Http:
         # It takes 0.2 s to import, and commands that only read a run import this module too.
         import aiohttp  # noqa: PLC0415
 
-        self._session = client_session(
-            self._base_url,
-            aiohttp.TCPConnector(ssl=trust(self._endpoint.ca_file) or True),
-            {"Accept-Encoding": "identity"},
-            timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=_CONNECT_S),
-        )
+        connector = aiohttp.TCPConnector(ssl=trust(self._endpoint.ca_file) or True)
+        headers = {"Accept-Encoding": "identity"}
+        self._session = client_session(self._base_url, connector, headers)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -104,7 +101,12 @@ class Http:
         url = self._base_url + path + self._query
         try:
             async with self._session.request(
-                method, url, data=body, headers=headers, allow_redirects=False
+                method,
+                url,
+                data=body,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=_CONNECT_S),
+                allow_redirects=False,
             ) as reply:
                 encoding = reply.headers.get("Content-Encoding", "")
                 content = await collect(reply.content.iter_any(), self, encoding, CONTROL_BYTES)

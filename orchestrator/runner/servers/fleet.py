@@ -29,7 +29,7 @@ from orchestrator.runner.servers.connections import (
     is_reached,
 )
 from orchestrator.runner.servers.health import look_after
-from orchestrator.runner.servers.launched import Launched, Places, launched_servers
+from orchestrator.runner.servers.launched import CarrierOf, Launched, PlacedServer, launched_servers
 from orchestrator.runner.servers.placement import Loss
 from orchestrator.runner.servers.registry import Keep
 from orchestrator.runner.servers.replicas import Replicas
@@ -86,10 +86,9 @@ class Listener:
 class Fleet:
     """Gives a back-end for each model.
 
-    A server is held to what answered for the same identity, unless `accept_change`. Places are the
-    GPUs that servers run on, None where that is left to them; without probes their word is taken;
-    without `keep` they are not found again. Where `waits_for_all`, every server of a model is
-    connected before it is asked.
+    A server is held to what answered for the same identity, unless `accept_change`. Launched
+    servers are those of `launched_servers`; without probes their word is taken. Where
+    `waits_for_all`, every server of a model is connected before it is asked.
 
     Attributes:
         states: Of the connection to each model, in a word.
@@ -108,7 +107,8 @@ class Fleet:
         *,
         accept_change: bool = False,
         allow_code: bool = False,
-        places: Places | None = None,
+        placed: Sequence[PlacedServer] | None = None,
+        carrier_of: CarrierOf | None = None,
         probes: Probes | None = None,
         keep: Keep | None = None,
         copies: Copies | None = None,
@@ -132,7 +132,7 @@ class Fleet:
         if probes is not None:
             probes.others = self._others
         self._servers = launched_servers(
-            models, log_of, places=places, keep=keep, allow_code=allow_code
+            models, log_of, placed=placed, carrier_of=carrier_of, keep=keep, allow_code=allow_code
         )
         self._errands: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._doubts = Doubts(self._errands.put_nowait)

@@ -21,7 +21,7 @@ from orchestrator.placement import (
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.planning.prepare import Prepared
-from orchestrator.runner.servers.launched import Places, grouped
+from orchestrator.runner.servers.launched import PlacedServer, grouped
 from orchestrator.runner.servers.machine import inventory
 from orchestrator.serving import ServedModel
 from orchestrator.units import Plan
@@ -32,22 +32,6 @@ from orchestrator.units import Plan
 # is the next one in turn with something to do, and servers of the wave before stay where there is
 # room for them, so that nothing is loaded again that need not be. When a node of a cluster is lost,
 # what was planned on it gets other places. Pure: nothing is started or ended here.
-
-
-class PlacedServer(msgspec.Struct, frozen=True):
-    """A server of a wave.
-
-    Attributes:
-        name: Of the server.
-        models: That it serves.
-        shares: Where its processes run.
-        wanted: Processes that the recipe asks for.
-    """
-
-    name: str
-    models: tuple[str, ...]
-    shares: tuple[Share, ...]
-    wanted: int = 1
 
 
 class Loss:
@@ -285,14 +269,17 @@ class Placed(msgspec.Struct, frozen=True):
     Attributes:
         inventory: Of the machine or cluster.
         waves: Servers that run together; empty where none is launched.
-        places: Where each of them runs.
         without_room: A line for each server that fits nowhere.
     """
 
     inventory: Inventory
     waves: tuple[tuple[PlacedServer, ...], ...]
-    places: Places
     without_room: tuple[str, ...] = ()
+
+    @property
+    def servers(self) -> tuple[PlacedServer, ...]:
+        """The servers of all waves."""
+        return tuple(server for wave in self.waves for server in wave)
 
     def turns(self) -> Waves | None:
         """The waves of a run; None where all servers run at the same time, whatever happens.
@@ -304,10 +291,10 @@ class Placed(msgspec.Struct, frozen=True):
 
     def words(self) -> tuple[str, ...]:
         """A line for each wave, and one for the machine; nothing where there is nothing to say."""
-        on_gpus = any(share.gpus for shares in self.places.shares.values() for share in shares)
+        on_gpus = any(share.gpus for one in self.servers for share in one.shares)
         nodes = self.inventory.nodes if self.waves else ()
         missing = [f"no room for {line}" for line in self.without_room]
-        short = any(len(one.shares) < one.wanted for wave in self.waves for one in wave)
+        short = any(len(one.shares) < one.wanted for one in self.servers)
         if len(self.waves) < 2 and not on_gpus and not nodes and not short:
             return tuple(missing)
         gpus = ", ".join(
@@ -433,9 +420,8 @@ def place_servers(
         )
         for wave in placement.waves
     ]
-    shares = {name: one.shares for wave in waves for one in wave for name in one.models}
     lines = [f"the server of {name!r}: {why}" for name, why in placement.impossible.items()]
-    return Placed(inventory, tuple(waves), Places(shares, apart), tuple(lines))
+    return Placed(inventory, tuple(waves), tuple(lines))
 
 
 def _replicas(models: Sequence[str], specs: Mapping[str, ModelSpec]) -> int:
