@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_023,
-    "functions with `Any` in the signature": 221,
-    "lines": 100_811,
-    "files": 404,
-    "distinct names": 3_867,
-    "value classes": 513,
-    "fields of value classes": 2_460,
+    "private functions used once": 1_009,
+    "functions with `Any` in the signature": 220,
+    "lines": 100_395,
+    "files": 400,
+    "distinct names": 3_835,
+    "value classes": 500,
+    "fields of value classes": 2_415,
     "pairs of value classes that share 60 % of their fields": 16,
     "floors of layers": 10,
     "frames to a run's first request": 13,

@@ -50,6 +50,11 @@ def thresholds_of(settings: Mapping[str, Any]) -> Thresholds:
     return Thresholds(**settings.get("statistics", {}).get("trust", {}))
 
 
+def level_of(settings: Mapping[str, Any]) -> float:
+    """Return the level of confidence of a resolved recipe; the default where it names none."""
+    return float(settings.get("statistics", {}).get("confidence_level", 0.95))
+
+
 def of_table(table: Table, thresholds: Thresholds, confidence_level: float) -> tuple[Trust, ...]:
     """Return the verdict on each judge of pairwise judgments.
 
