@@ -113,7 +113,7 @@ class Gold(Settings):
     )
 
     @model_validator(mode="after")
-    def _one(self) -> "Gold":
+    def _fits(self) -> "Gold":
         given = [
             self.method is not None,
             self.exact_match,

@@ -83,7 +83,7 @@ class LeaderboardConfig(Settings):
 
     @field_validator("official")
     @classmethod
-    def _two_models(cls, value: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    def _checked(cls, value: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
         if short := [name for name, scores in value.items() if len(scores) < 2]:
             raise ValueError(f"give the scores of two models or more: {', '.join(short)}")
         return value

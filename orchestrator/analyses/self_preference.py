@@ -50,7 +50,7 @@ class Config(Settings):
 
     @field_validator("families")
     @classmethod
-    def _one_family(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    def _checked(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         members = [model for family in value.values() for model in family]
         twice = sorted({model for model in members if members.count(model) > 1})
         if twice:
