@@ -28,12 +28,12 @@ def pair_sums(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
     agree = np.empty(x.size)
     agree[order] = _signed_order(code_y[order])
     # Points of one x stand in the order of y, which says nothing: taken out again.
-    both = np.unique(code_x * (int(code_y.max()) + 1) + code_y, return_inverse=True)[1].reshape(-1)
+    both = _codes(code_x * (int(code_y.max()) + 1) + code_y)
     agree -= same_x - np.bincount(both)[both]
     return agree, (x.size - same_x).astype(float), (x.size - same_y).astype(float)
 
 
-def _codes(values: Floats) -> Ints:
+def _codes(values: Floats | Ints) -> Ints:
     return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
@@ -164,8 +164,7 @@ def _weighted_spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 
 def _weighted_midranks(values: Floats, weights: Floats) -> Floats:
-    _, code = np.unique(values, return_inverse=True)
-    code = code.reshape(-1)
+    code = _codes(values)
     order = np.argsort(code, kind="stable")
     starts = np.searchsorted(code[order], np.arange(int(code.max()) + 1))
     totals = np.add.reduceat(weights[:, order], starts, axis=1)
@@ -191,10 +190,10 @@ def _spearman_by_influence(x: Floats, y: Floats, clusters: Ints, n_clusters: int
 
 def _mean_above(values: Floats, of: Floats) -> Floats:
     """For each point, the sum of `of` over points with a larger value (equal: half), over n."""
-    _, code = np.unique(values, return_inverse=True)
-    totals = np.bincount(code.reshape(-1), of)
+    code = _codes(values)
+    totals = np.bincount(code, of)
     above = totals.sum() - np.cumsum(totals) + 0.5 * totals
-    result: Floats = above[code.reshape(-1)] / values.size
+    result: Floats = above[code] / values.size
     return result
 
 

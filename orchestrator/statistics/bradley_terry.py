@@ -197,7 +197,7 @@ LEAST_PROMPTS: Final = 5
 """Prompts on which answers must differ in a feature for its effect to be fitted."""
 
 _MAX_STEPS: Final = 60
-_ROWS: Final = 2**15
+_CHUNK_ROWS: Final = 2**15
 _SETTLED_WITH_STYLE: Final = 1e-10
 # Log-odds of a judged pair beyond which the fit runs away: some combination of models and style
 # decides every pair.
@@ -248,8 +248,8 @@ class StyledPairs(Pairs):
         # The triangle of a QR decomposition has the same sums of products as all its rows: they go
         # into it some thousand at a time.
         left = np.zeros((0, self.features.shape[1]))
-        for begin in range(0, len(pair), _ROWS):
-            part = slice(begin, begin + _ROWS)
+        for begin in range(0, len(pair), _CHUNK_ROWS):
+            part = slice(begin, begin + _CHUNK_ROWS)
             rows = self.features[part] * sign[part, None] - means[pair[part]]
             left = np.asarray(np.linalg.qr(np.concatenate([left, rows]), mode="r"))
         shares = np.zeros(left.shape[1])

@@ -17,7 +17,7 @@ from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import Shares, clustered_shares
 
 _DENSE_CELLS: Final = 2**21
-_BLOCK_CELLS: Final = 2**17
+_CHUNK_CELLS: Final = 2**17
 # Cells for each judgment up to which all of them are counted, with or without a judgment.
 _MOSTLY_FULL: Final = 4
 
@@ -96,7 +96,7 @@ class PromptSums:
         result = np.zeros((self.n_prompts, self.n_models))
         # Some thousand prompts at a time, whose cells follow on each other: places of all cells
         # would take more memory than the result.
-        step = max(1, _BLOCK_CELLS // max(self.n_models, 1))
+        step = max(1, _CHUNK_CELLS // max(self.n_models, 1))
         begins = np.arange(0, self.n_prompts + step, step, dtype=self.prompt.dtype)
         at_of = np.searchsorted(self.prompt, begins)
         for begin, first, last in zip(begins, at_of, at_of[1:], strict=False):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,18 +250,16 @@ def complete_rows(prompts: Ints, columns: Sequence[Floats]) -> tuple[Ints, list[
     return codes_of(prompts), list(columns), kept.size - n_kept
 
 
-def codes_of(values: NDArray[Any]) -> Ints:
+def codes_of(values: Ints) -> Ints:
     """Return the place of each whole number among the different ones, from 0 on: shape (n,)."""
     there = occurring(values)
     if there is None:
         return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    if there.all():
-        return values.astype(np.int64, copy=False)
     found: Ints = (np.cumsum(there) - 1)[values]
     return found
 
 
-def occurring(values: NDArray[Any]) -> Bools | None:
+def occurring(values: Ints) -> Bools | None:
     """Flags of the numbers from 0 on that occur, faster than by a sort; None where they are sparse.
 
     `values` are whole numbers of shape (n,); None too where one is below 0.

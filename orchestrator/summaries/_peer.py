@@ -20,7 +20,7 @@ from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
 from orchestrator.statistics.resampling import JACKKNIFE, jackknife_sums
 from orchestrator.tables import counted_words, measured
 
-_BLOCK: Final = 2**19
+_CHUNK_ROWS: Final = 2**19
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
 
 
@@ -67,8 +67,8 @@ class Votes:
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
         sums, counts = np.zeros((2, self.n_prompts))
-        for begin in range(0, len(kept), _BLOCK):
-            part = slice(begin, begin + _BLOCK)
+        for begin in range(0, len(kept), _CHUNK_ROWS):
+            part = slice(begin, begin + _CHUNK_ROWS)
             at, there = self.prompts[part][kept[part]], values[part][kept[part]]
             sums += np.bincount(at, there, minlength=self.n_prompts)
             counts += np.bincount(at, minlength=self.n_prompts)

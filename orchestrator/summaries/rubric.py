@@ -1,6 +1,6 @@
 """Rubrics: scores of the models, each criterion, how criteria agree, and the effect of weights."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -221,7 +221,14 @@ def _effects(rows: pl.DataFrame, names: Sequence[str]) -> Table:
             for part in ("mean", "weight")
         )
         given = _weighted(means, weights)
-        for words, other in _other_weights(weights, names):
+        others = {"as given": np.ones(len(names))}
+        if not all(np.allclose(column, weights[:, 0]) for column in weights.T):
+            others["equal"] = np.ones((1, len(names)))
+        for at, name in enumerate(names):
+            others[f"without {name}"] = (np.arange(len(names)) != at).astype(np.float64)
+        for words, factors in others.items():
+            # One after the other: all together take as much as the run's means several times.
+            other = weights * factors if factors.ndim == 1 else factors
             lines.append([str(judge), words, *_effect(group, given, _weighted(means, other))])
     notes = [
         "over answers with all criteria; no request is sent for it",
@@ -229,15 +236,6 @@ def _effects(rows: pl.DataFrame, names: Sequence[str]) -> Table:
         "given weights",
     ]
     return make_table("rubric.weights", "Effect of the weights", _WEIGHTS, lines, notes=notes)
-
-
-def _other_weights(weights: Floats, names: Sequence[str]) -> Iterator[tuple[str, Floats]]:
-    """Yield the weights as given, equal ones if they are not, and those without each criterion."""
-    yield "as given", weights
-    if not all(np.allclose(column, weights[:, 0]) for column in weights.T):
-        yield "equal", np.ones_like(weights)
-    for at, name in enumerate(names):
-        yield f"without {name}", weights * (np.arange(len(names)) != at)
 
 
 def _weighted(means: Floats, weights: Floats) -> Floats:
