@@ -232,7 +232,7 @@ class _Loading:
         methods = self._methods(data)
         entries = data.get("analyses")
         entries = entries if isinstance(entries, list) else []
-        self._check_methods([] if self._faults else entries, [one.name for one in methods])
+        self._check_methods([] if self._faults else entries, methods)
         found = [
             self._plugs.made(plugins.ANALYSES, entry, ("analyses", index))
             for index, entry in enumerate(entries)
@@ -367,17 +367,26 @@ class _Loading:
                 found.append(ReusedRun(str(run), said, place))
         return found
 
-    def _check_methods(self, entries: Sequence[object], known: Sequence[str]) -> None:
-        """Every method that a bundled analysis names is one of the recipe."""
+    def _check_methods(self, entries: Sequence[object], methods: Sequence[MethodRef]) -> None:
+        """Every method that a bundled analysis names is one of the recipe, and has the column."""
+        known = {one.name: one.method for one in methods}
         for index, entry in enumerate(entries):
             kind = entry.get("kind") if isinstance(entry, dict) else None
             is_bundled = kind in plugins.kinds(plugins.ANALYSES)
-            for at, value in source.walk(entry if is_bundled else "", ("analyses", index)):
-                is_name = at[-1] == "method" or at[-2] == "methods"
-                if is_name and isinstance(value, str) and value not in known:
-                    self._fault(
-                        at, f"{joined(at)}: unknown method {value!r}{nearest(value, known)}"
-                    )
+            written = dict(source.walk(entry if is_bundled else "", ("analyses", index)))
+            for at, value in written.items():
+                message, (*parent, key) = "", at
+                if not isinstance(value, str):
+                    continue
+                if key == "column":
+                    of = known.get(str(written.get((*parent, "method"), next(iter(known), ""))))
+                    columns = [] if of is None else [*columns_of_numbers(of), *of.derived]
+                    if columns and value not in columns:
+                        message = f"no numeric column {value!r}{nearest(value, columns)}"
+                elif (key == "method" or at[-2] == "methods") and value not in known:
+                    message = f"unknown method {value!r}{nearest(value, known)}"
+                if message:
+                    self._fault(at, f"{joined(at)}: {message}")
 
     def _check_gates(
         self, gates: Sequence[str], models: Mapping[str, object], methods: Sequence[MethodRef]
