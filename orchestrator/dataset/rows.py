@@ -147,7 +147,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
 
 _BESIDE: Final = re.compile(
     r"(?:\w+_)?(?:contexts?|passages?|documents?|article|story|premise|hypothesis|choices|options"
-    r"|endings)|(?:(?:choice|option|ending|answer|sol)_?)?[A-E]|(?:choice|option|ending|sol)_?\d",
+    r"|endings)|(?:(?:choice|option|ending|sol)_?)?[A-E]|(?:choice|option|ending|sol)_?\d",
     re.IGNORECASE,
 )
 """Usual names of columns without which their question can't be answered."""

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -166,7 +166,8 @@ class Decoder(Generic[T]):
 
 
 # What a part is, and what is made of it where a server writes it otherwise.
-_FORMS: Final[dict[str, tuple[Any, Callable[[Any], object]]]] = {
+_Forms = dict[str, tuple[Any, Callable[[Any], object]]]
+_FORMS: Final[_Forms] = {
     "finish_reason": (str, lambda said: said.get("type") if isinstance(said, dict) else str(said)),
     "message": (dict, lambda said: {"content": said}),
     # A gateway that decodes JSON makes a number of the text 4.
@@ -185,7 +186,7 @@ _TEXTS: Final = _FORMS | {"logprobs": (type(None), lambda _: None)}
 _MOST: Final = {"bytes": 255, "token_ids": 2**31 - 1}
 
 
-def _usual(value: object, forms: Mapping[str, tuple[Any, Any]], name: str = "") -> object:
+def _usual(value: object, forms: _Forms, name: str = "") -> object:
     """A part of a reply as most servers write it.
 
     What is no part of the answer, and can't be read, is left out: it must not cost a paid answer.
