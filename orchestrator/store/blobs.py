@@ -11,7 +11,7 @@ alternatives have a form of their own.
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
@@ -43,11 +43,8 @@ REPAIR: Final = (
 )
 
 
-class Content(NamedTuple):
-    """Four-byte values before compression: the frame of `planes` stands behind `mark`."""
-
-    mark: bytes
-    planes: bytes
+Content = tuple[bytes, bytes]
+"""Four-byte values before compression: a mark, and what is compressed to stand behind it."""
 
 
 class _Zstd(threading.local):
@@ -287,7 +284,7 @@ As many ids come first, then as many log-probabilities."""
 def content_of(arrays: bytes, top: Top | None) -> Content:
     """Return the form of the arrays that is compressed, without or with alternatives."""
     if top is None:
-        return Content(b"", _planes(np.frombuffer(arrays, "<u4")))
+        return b"", _planes(np.frombuffer(arrays, "<u4"))
     values: Words = np.frombuffer(arrays, "<u4")
     begin, shape = top
     n = shape[0] * shape[1]
@@ -298,7 +295,7 @@ def content_of(arrays: bytes, top: Top | None) -> Content:
     steps[1:] -= logprobs[:-1]
     n_distinct, coded = _coded(ids)
     mark = bytes((MARK,)) + n_distinct.to_bytes(_HEAD_BYTES - 1, "little")
-    return Content(mark, _planes(rest) + coded + _planes(steps))
+    return mark, _planes(rest) + coded + _planes(steps)
 
 
 def expand_alternatives(blob: bytes, n_bytes: int, top: Top) -> bytes:

@@ -303,12 +303,12 @@ def compress(outcomes: Iterable[tuple[Packed, Content | None, bytes]]) -> list[P
     stored = [packed for packed, _, _ in given]
     new = [at for at, packed in enumerate(stored) if not blobs.is_checked(packed.head)]
     heads = blobs.shorten([stored[at].head for at in new])
-    frames = iter(blobs.compressed([content.planes for _, content, _ in given if content]))
+    frames = iter(blobs.compressed([content[1] for _, content, _ in given if content]))
     for at, head in zip(new, heads, strict=True):
         packed, content, key = given[at]
         arrays = packed.arrays
         if content is not None:
-            arrays = blobs.shorter(content.mark + next(frames), arrays)
+            arrays = blobs.shorter(content[0] + next(frames), arrays)
         stored[at] = Packed(blobs.checked(head, key + arrays), arrays)
     return stored
 
