@@ -30,9 +30,9 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_023,
+    "private functions used once": 1_021,
     "functions with `Any` in the signature": 221,
-    "lines": 100_811,
+    "lines": 100_845,
     "files": 404,
     "distinct names": 3_867,
     "value classes": 513,

@@ -87,7 +87,7 @@ class Config(Settings):
     )
 
     @model_validator(mode="after")
-    def _compares(self) -> Self:
+    def _fits(self) -> Self:
         base = self.baseline
         if base is not None and self.scores:
             same = [ref for ref in self.scores if ref.method == base.method]

@@ -17,7 +17,7 @@ from orchestrator.probing.abilities import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN
 from orchestrator.probing.record import Finding
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged, paged
 from orchestrator.report.planned import Plan, StageCount
-from orchestrator.report.progress import TROUBLED, ModelProgress, Progress, faults_of, told_tokens
+from orchestrator.report.progress import TROUBLED, ModelProgress, Progress, faults_of, tokens_of
 from orchestrator.report.text import safe_line
 
 _MAX_NAME: Final = 32
@@ -230,7 +230,7 @@ def _unit_parts(page: Page, progress: Progress, n_left: int) -> list[Text | str]
 def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
     ended = sum(model.done + model.failed for model in progress.models)
     least = "at least " * (progress.at_least and ended > 0)
-    tokens = zip(told_tokens(progress.models), ("tokens in", "out"), strict=True)
+    tokens = zip(tokens_of(progress.models), ("tokens in", "out"), strict=True)
     named = (
         (progress.asks_found, "found in the store"),
         (progress.asks_joined, "joined to requests in flight"),

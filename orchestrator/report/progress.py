@@ -362,10 +362,10 @@ class Pace:
 def _sums(progress: Progress, name: str | None) -> Sequence[int | None]:
     models = [model for model in progress.models if name is None or model.name == name]
     ended = sum(model.done + model.failed for model in models)
-    return ended, *told_tokens(models)
+    return ended, *tokens_of(models)
 
 
-def told_tokens(models: Sequence[ModelProgress]) -> tuple[int | None, int | None]:
+def tokens_of(models: Sequence[ModelProgress]) -> tuple[int | None, int | None]:
     """Prompt and completion tokens of models; None where none that answered tells its own."""
     told = [(m.prompt_tokens, m.completion_tokens) for m in models if m.done or m.prompt_tokens]
     sides = zip(*told or [(0, 0)], strict=True)

@@ -1,7 +1,7 @@
 import pytest
 
 from orchestrator.report.lines import rate_parts
-from orchestrator.report.progress import Pace, told_tokens
+from orchestrator.report.progress import Pace, tokens_of
 from tests.report.samples import a_model, a_progress
 
 
@@ -38,7 +38,7 @@ def test_rates_follow_the_last_seconds_not_the_mean():
 )
 def test_tokens_that_no_server_tells_are_unknown_and_not_zero(tokens, told):
     models = tuple(a_model(done=3, prompt_tokens=a, completion_tokens=b) for a, b in tokens)
-    assert told_tokens(models) == told
+    assert tokens_of(models) == told
     pace = pace_of(
         a_progress(1.0, models=(a_model(done=0, prompt_tokens=0, completion_tokens=0),)),
         a_progress(11.0, models=models),

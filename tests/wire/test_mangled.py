@@ -131,7 +131,23 @@ WHOLE = json.loads(BODIES[0]) | {
 }  # fmt: skip
 # What says whether there is an answer, and which.
 OF_THE_ANSWER = ("message", "finish_reason", "error")
-OTHERS = (None, 1, -1, 1.5, "x", "", [], {}, [1], [None], {"a": 1}, True, 300, 10**25, "-Infinity")
+OTHERS: tuple[object, ...] = (
+    None,
+    1,
+    -1,
+    1.5,
+    "x",
+    "",
+    [],
+    {},
+    [1],
+    [None],
+    {"a": 1},
+    True,
+    300,
+    10**25,
+    "-Infinity",
+)
 
 
 def places(value, path=()):
@@ -159,4 +175,5 @@ def test_what_is_no_part_of_the_text_costs_no_paid_text(path):
         is_unreadable = "bytes" in path and other in (None, -1, 1.5, "x", [None], {"a": 1}, 300)
         if is_unreadable or not {"logprobs", "token_ids"} & set(path):
             assert isinstance(counted, Generation), (other, counted)
-            np.testing.assert_allclose(counted.logprobs, [-0.2, -0.7])
+            assert counted.logprobs is not None
+            np.testing.assert_allclose(counted.logprobs, np.array([-0.2, -0.7], np.float32))
