@@ -18,12 +18,12 @@ def at(second, done):
 
 
 def test_rates_are_unknown_at_first():
-    assert pace_of(at(1, 5)).total() == (None, None, None)
+    assert pace_of(at(1, 5)).rates() == (None, None, None)
 
 
 def test_rates_follow_the_last_seconds_not_the_mean():
     pace = pace_of(*(at(s, 0) for s in range(100)), *(at(100 + s, 20 * s) for s in range(16)))
-    assert pace.total() == (20.0, 200.0, 20.0)
+    assert pace.rates() == (20.0, 200.0, 20.0)
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def test_tokens_that_no_server_tells_are_unknown_and_not_zero(tokens, told):
         a_progress(11.0, models=models),
     )
     per_s = [None if n is None else n / 10 for n in told]
-    assert list(pace.total()) == [0.3 * len(tokens), *per_s]
-    words = " ".join(rate_parts(pace.total()))
+    assert list(pace.rates()) == [0.3 * len(tokens), *per_s]
+    words = " ".join(rate_parts(pace.rates()))
     assert ("tokens/s in" in words, "out" in words) == tuple(n is not None for n in told)
 
 
 def test_a_model_that_is_not_there_has_no_requests():
-    assert pace_of(at(1, 0), at(3, 4)).model("other")[0] == 0.0
+    assert pace_of(at(1, 0), at(3, 4)).rates("other")[0] == 0.0
 
 
 def test_the_end_is_judged_by_the_last_minute():
