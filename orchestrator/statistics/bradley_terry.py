@@ -239,11 +239,9 @@ class StyledPairs(Pairs):
         Explained is what is the same in all pairs of the same two models, and what the other
         features explain of the rest. Near 0 the effect can't be told from theirs.
         """
-        low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
-        pair = low * self.n_models + high
-        n = np.maximum(np.bincount(pair), 1)
-        sign = np.where(self.first == low, 1.0, -1.0)
-        del low, high
+        pair = np.minimum(self.first, self.second) * self.n_models
+        pair += np.maximum(self.first, self.second)
+        n, sign = np.maximum(np.bincount(pair), 1), np.where(self.first <= self.second, 1.0, -1.0)
         means = np.stack([np.bincount(pair, column * sign) / n for column in self.features.T], -1)
         # The triangle of a QR decomposition has the same sums of products as all its rows: they go
         # into it some thousand at a time.

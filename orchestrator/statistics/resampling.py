@@ -244,10 +244,9 @@ def complete_rows(prompts: Ints, columns: Sequence[Floats]) -> tuple[Ints, list[
     kept = np.ones(prompts.shape, np.bool_)
     for column in columns:
         kept &= ~np.isnan(column)
-    n_kept = int(np.count_nonzero(kept))
-    if n_kept < kept.size:
+    if not kept.all():
         prompts, columns = prompts[kept], [column[kept] for column in columns]
-    return codes_of(prompts), list(columns), kept.size - n_kept
+    return codes_of(prompts), list(columns), kept.size - prompts.size
 
 
 def codes_of(values: Ints) -> Ints:

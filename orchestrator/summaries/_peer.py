@@ -131,10 +131,9 @@ def pairs_of(context: Context, *columns: str) -> pl.DataFrame:
     """Return the rows that have votes with some columns, in the order of `Votes.row`."""
     rows = good_rows(numbered(context, (*_PAIR, "status", *columns))).drop("status", "method")
     models = pl.concat([rows["model_a"], rows["model_b"]]).unique().cast(pl.String).sort()
-    in_order = rows.select("item", "turn", pl.col("model_a", "model_b").cast(pl.Enum(models)))
+    models_in_order = pl.col("model_a", "model_b").cast(pl.Enum(models))
     # A sort by four columns would take several times the memory of the rows.
-    order = packed(in_order, _PAIR).arg_sort()
-    del in_order
+    order = packed(rows.select("item", "turn", models_in_order), _PAIR).arg_sort()
     return pl.DataFrame([rows.drop_in_place(name).gather(order) for name in rows.columns])
 
 

@@ -191,10 +191,9 @@ def _length(context: Context, votes: Votes) -> Table:
     apart = longer != 0
     share = clustered_share(*votes.by_prompt(for_longer, apart), context.confidence_level)
     n_apart = int(apart.sum())
-    del longer, for_longer, apart
+    del longer, for_longer
     # An answer's share of the votes, and its length over the mean of those that were voted on.
-    if pairs["prefer_a"].has_nulls():
-        pairs = pairs.filter(pl.col("prefer_a").is_not_null())
+    pairs = pairs.drop_nulls("prefer_a")
     won, clusters = matrix_of(pairs, votes.models, [pairs["prefer_a"], 1.0 - pairs["prefer_a"]])
     lengths, _ = matrix_of(pairs, votes.models, [pairs["length_a"], pairs["length_b"]])
     del pairs
