@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 from pydantic import AfterValidator, Field
 
-from backends._tokens import known
+from backends._tokens import NO_TEXT, known
 from backends._transport import Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
@@ -80,7 +81,6 @@ _NO_PREFIX: Final = (
 _NO_PLAIN_CHOICE: Final = (
     "label probabilities of a base model (template: none) are read by the embedded server only"
 )
-_NO_TEXT: Final = "the request holds a lone surrogate, which is no text"
 
 
 class OpenaiCompatible:
@@ -258,7 +258,7 @@ class OpenaiCompatible:
         try:
             body = encode()
         except UnicodeEncodeError:
-            return Failure("bad_request", _NO_TEXT, permanent=True)
+            return NO_TEXT
         return await self._transport.post(
             path, body, self._endpoint.timeout_s, lambda reply: self._read(reply, decode)
         )
@@ -332,6 +332,17 @@ class OpenaiCompatible:
             version=failures.clean(version, self._endpoint.secret),
             fingerprint=failures.clean(fingerprint, self._endpoint.secret),
         )
+
+
+def possible(drawn: Generation) -> Generation:
+    """A draw without ln p of minus infinity, such as the -9999.0 of what is not known.
+
+    What was drawn can't have had probability zero.
+    """
+    if drawn.logprobs is None or not (lost := np.isneginf(drawn.logprobs)).any():
+        return drawn
+    logprobs = np.where(lost, np.float32(np.nan), drawn.logprobs)
+    return msgspec.structs.replace(drawn, logprobs=logprobs)
 
 
 class ChatConfig(Settings):

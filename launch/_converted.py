@@ -67,11 +67,6 @@ def _described(file: Path, size: int, mtime_ns: int) -> Model:  # noqa: ARG001 (
     return _gguf_model.described(header, file)
 
 
-def folder_of(sha256: str) -> Path:
-    """Return the folder where the model of a file is kept, or would be."""
-    return converted_folder(f"{sha256}-{_VERSION}")
-
-
 def folder(file: Path, sha256: str, stop: threading.Event | None = None) -> Path:
     """Return the folder of a file's model; convert the file first where that was not done.
 
@@ -84,7 +79,7 @@ def folder(file: Path, sha256: str, stop: threading.Event | None = None) -> Path
         LaunchError: If the file can't be converted, or the cache can't be written.
         StoppedError: If it was given up.
     """
-    place = folder_of(sha256)
+    place = converted_folder(f"{sha256}-{_VERSION}")
     if is_whole(place):
         return place
     need("converting a GGUF file", "gguf", ("gguf",))

@@ -117,21 +117,18 @@ def in_package(weights: str) -> Path:
 
 async def folder(weights: str) -> Path:
     """Return a folder with the model, made of a GGUF file where `weights` names one."""
-    found = resolve(weights)
-    if found.is_dir():
-        return found
     stop = threading.Event()
     try:
-        return await asyncio.to_thread(_converted.folder, found, _file_digest(found), stop)
+        return await asyncio.to_thread(folder_now, weights, stop)
     finally:
         # When this is cancelled the thread ends too, and leaves nothing.
         stop.set()
 
 
-def folder_now(weights: str) -> Path:
-    """Return the same outside an event loop."""
+def folder_now(weights: str, stop: threading.Event | None = None) -> Path:
+    """Return the same outside an event loop; `stop` gives a conversion up."""
     found = resolve(weights)
-    return found if found.is_dir() else _converted.folder(found, _file_digest(found))
+    return found if found.is_dir() else _converted.folder(found, _file_digest(found), stop)
 
 
 def identity(weights: str) -> dict[str, str]:

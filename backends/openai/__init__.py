@@ -18,10 +18,16 @@ from functools import partial
 from typing import Final, Literal, TypeVar
 
 import msgspec
-import numpy as np
 from pydantic import Field, field_validator
 
-from backends._openai_compatible import NO_LOGPROBS, ChatConfig, Decode, Extra, OpenaiCompatible
+from backends._openai_compatible import (
+    NO_LOGPROBS,
+    ChatConfig,
+    Decode,
+    Extra,
+    OpenaiCompatible,
+    possible,
+)
 from backends._transport import Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import (
@@ -183,14 +189,7 @@ class Openai(OpenaiCompatible):
         """See `orchestrator.backend.Backend`."""
         generate = super().generate
         drawn = await self._in_its_form(ask.messages, lambda: generate(ask, seed))
-        if isinstance(drawn, Failure):
-            return _advised(drawn)
-        if drawn.logprobs is None or not np.isneginf(drawn.logprobs).any():
-            return drawn
-        # What was drawn can't have had probability zero: -9999.0 stands for a number that is not
-        # known.
-        known = np.where(np.isneginf(drawn.logprobs), np.float32(np.nan), drawn.logprobs)
-        return msgspec.structs.replace(drawn, logprobs=known)
+        return _advised(drawn) if isinstance(drawn, Failure) else possible(drawn)
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Backend`."""

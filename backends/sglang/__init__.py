@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NoReturn
 
-from jinja2 import Template, TemplateError, Undefined
+from jinja2 import TemplateError, Undefined
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels, TokenizerRoutes
@@ -132,19 +132,15 @@ class Sglang(ByIds):
         )
         return self._with_route(found, rating.CLASSIFY)
 
+    @as_outcome
     async def provenance(self) -> Provenance | Failure:
         """Version; a failure without the model, or while the server is not ready."""
-        ready = await self._transport.get("/ready", CONTROL_TIMEOUT_S)
-        if isinstance(ready, Failure):
-            return ready
+        ready = known(await self._transport.get("/ready", CONTROL_TIMEOUT_S))
         if ready.status not in {200, 404}:
             return self._classified(ready)
-        served = await self._served()
-        if isinstance(served, Failure):
-            return served
-        info = await self._transport.get("/server_info", CONTROL_TIMEOUT_S)
-        stated = self._read(info, replies.version)
-        return stated if isinstance(stated, Failure) else self._stated(stated[0], "")
+        known(await self._served())
+        version, _ = known(await self._version("/server_info"))
+        return self._stated(version, "")
 
     # -- how it is done ----------------------------------------------------------------------------
 
@@ -256,7 +252,7 @@ class _Environment(BoundedEnvironment):
         self.undefined = Undefined
 
 
-_environment: Final = _Environment()
+_compiled: Final = lru_cache(maxsize=16)(_Environment().from_string)
 
 
 def rendered(
@@ -278,11 +274,6 @@ def rendered(
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         said = failures.clean(str(error) or type(error).__name__)
         return Failure("bad_request", _FAILS.format(said), permanent=True)
-
-
-@lru_cache(maxsize=16)
-def _compiled(source: str) -> Template:
-    return _environment.from_string(source)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -15,7 +15,7 @@ import msgspec
 from orchestrator.records import Failure, Messages, TopLogprobs, unparseable, unsupported
 from orchestrator.wire._located import overfull_list
 from orchestrator.wire.answers import gave_up
-from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, top_of
+from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, other_prompt, top_of
 from orchestrator.wire.parsing import (
     NO_USAGE,
     SENTINEL,
@@ -304,8 +304,7 @@ def _answers(
             return broken
     usage = reply.usage or NO_USAGE
     if usage.n_prompt != n_prompt:
-        said = f"{n_prompt} prompt tokens were sent and {usage.n_prompt} were read by the server"
-        return unparseable(said)
+        return other_prompt(n_prompt, usage.n_prompt)
     choices = sorted(reply.choices, key=lambda choice: choice.index)
     if [choice.index for choice in choices] != list(range(n_choices)):
         return unparseable(f"{n_choices} prompts were sent and {len(choices)} choices received")

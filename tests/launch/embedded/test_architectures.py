@@ -12,7 +12,7 @@ import transformers
 from launch.embedded.layout import Pool
 from launch.embedded.protocol import UnsupportedModelError
 from launch.embedded.runner import Chunk, Runner
-from launch.embedded.served import Settings, _context, find_weights, load
+from launch.embedded.served import Settings, _context, folder_now, load
 from orchestrator.errors import LaunchError
 
 SMALL: dict[str, Any] = {
@@ -98,7 +98,7 @@ def test_sequences_stay_within_a_sliding_window() -> None:
 
 def test_a_place_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"config\.json is missing"):
-        find_weights(str(tmp_path))
+        folder_now(str(tmp_path))
 
 
 def test_a_broken_folder_is_named(tmp_path: Path) -> None:
