@@ -26,7 +26,6 @@ _ELSEWHERE: Final = (
 )  # fmt: skip
 _MAX_HEADER: Final = 100 << 20
 _CONFIG: Final = "config.json"
-_TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 
 
 class Tensor(NamedTuple):
@@ -57,7 +56,7 @@ def check(folder: Path) -> None:
     for key in _ELSEWHERE:
         if stated.get(key) is not None:
             raise LaunchError(f"{folder / _CONFIG}: {key} is not supported; remove it")
-    settings = folder / _TOKENIZER_CONFIG
+    settings = folder / "tokenizer_config.json"
     named = read_json(settings) if settings.is_file() else {}
     for key, value in named.items():
         if key.endswith("_file") and isinstance(value, str) and _is_there(folder, value):

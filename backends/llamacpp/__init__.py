@@ -40,7 +40,6 @@ from orchestrator.wire.by_ids import Reading
 from orchestrator.wire.parsing import text_of
 from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names, joined
 
-_NOT_FOUND: Final = (404, 405)
 _ALTERNATIVES: Final = 64
 _SMALL_VOCABULARY: Final = 4096
 """Of vocabularies up to this size the whole distribution is asked for."""
@@ -233,7 +232,7 @@ class Llamacpp(ByIds):
 
     async def _find(self) -> _Server:
         reply = known(await self._transport.get("/props", CONTROL_TIMEOUT_S))
-        if reply.status in _NOT_FOUND:
+        if reply.status in (404, 405):
             raise Failed(_PYTHON_SERVER)
         secret = self._endpoint.secret
         props = known(self._read(reply, lambda body: wire.props(body, secret)))

@@ -42,7 +42,6 @@ FRAGMENT: Final = "fragment"
 _LEAST: Final = -1e30
 _FLOOR: Final = -103.0
 """The server computes p in float32, so ln p below this is given as that of zero."""
-_UNSAID: Final = "llama-server omits tokens that end inside a character"
 
 
 class _Timings(msgspec.Struct, gc=False):
@@ -98,7 +97,7 @@ def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Fail
     if tuple(reply.tokens or ()) != tokens:
         return Failure("unparseable", "the server sampled tokens other than those forced")
     if len(entries) != len(tokens):
-        return Failure(FRAGMENT, _UNSAID)
+        return Failure(FRAGMENT, "llama-server omits tokens that end inside a character")
     if [entry.id for entry in entries] != list(tokens):
         said = "the server's log-probabilities belong to other tokens than the sampled ones"
         return unparseable(said)

@@ -174,7 +174,7 @@ class Openai(OpenaiCompatible):
         while True:
             sent = self._dialect
             found = await ask()
-            if not isinstance(found, Failure) or found.cause not in _REFUSALS:
+            if not isinstance(found, Failure) or found.cause not in {"unsupported", "bad_request"}:
                 return found
             if self._dialect is sent:
                 has_system = messages[0].role == "system"
@@ -221,7 +221,7 @@ class OpenaiKind(BackendKind[Config]):
             logprobs=config.logprobs and not reasoning,
             top_logprobs=config.top_logprobs,
             top_k_off=config.top_k_off,
-            omit=(*config.omit, *(_REFUSED_BY_REASONING if reasoning else ())),
+            omit=(*config.omit, *(("temperature", "top_p") if reasoning else ())),
             extra=config.extra_body,
             system_role=config.system_role,
         )
@@ -244,14 +244,12 @@ _INSTEAD: Final = re.compile(r"max_tokens.{0,80}max_completion_tokens", re.IGNOR
 # Without these a begun answer would be a finished turn, and the verdict one behind it.
 _BEGUN: Final = frozenset({"continue_final_message", "add_generation_prompt"})
 _NEEDED: Final = _BEGUN | {"model", "messages"}
-_REFUSALS: Final = frozenset({"unsupported", "bad_request"})
 # What answers so is there.
 _OF_A_ROUTE: Final = frozenset({400, 401, 402, 422, 429, "no_answer", "no_logprobs"})
 # More tokens than any endpoint is known to insist on.
 _MOST_LEAST: Final = 64
 # An endpoint of many machines may have as many fingerprints.
 _MOST_ORIGINS: Final = 8
-_REFUSED_BY_REASONING: Final = ("temperature", "top_p")
 _ADVICE: Final = (
     (
         re.compile(r"unsupported (?:parameter|value): '(?:temperature|top_p)'", re.IGNORECASE),

@@ -37,14 +37,6 @@ from orchestrator.wire import rewards as rating
 from orchestrator.wire.by_ids import Path
 from orchestrator.wire.requests import Dialect, joined, messages_of
 
-_NO_PROMPT: Final = unsupported("SGLang gives no log-probability to the first token of all")
-
-
-_NO_TEMPLATE: Final = unsupported(
-    "SGLang rates the text of a conversation and renders none for that; set `chat_template` in the "
-    "settings of the back-end to the reward model's own chat_template.jinja"
-)
-
 
 class Config(ByIdsConfig):
     """Settings of the connection."""
@@ -119,7 +111,11 @@ class Sglang(ByIds):
             return refused
         config, model = self._config, self._endpoint.model
         if config.chat_template is None:
-            return _NO_TEMPLATE
+            return unsupported(
+                "SGLang rates the text of a conversation and renders none for that; set "
+                "`chat_template` in the settings of the back-end to the reward model's own "
+                "chat_template.jinja"
+            )
         more, tokens = config.chat_template_kwargs, config.special_tokens
         text = known(rendered(config.chat_template, ask.messages, tokens, more))
         # As ids, since a text would get what the tokenizer puts around one, such as BOS, once more.
@@ -147,7 +143,7 @@ class Sglang(ByIds):
     async def _score(self, ask: ScoreAsk) -> Scored:
         given = await self._given(ask)
         if not given.prompt:
-            raise Failed(_NO_PROMPT)
+            raise Failed(unsupported("SGLang gives no log-probability to the first token of all"))
         whole = (*given.prompt, *given.ids)
         n_prompt, n_top = len(given.prompt), ask.top_logprobs
         forced = await self._ask(

@@ -223,7 +223,10 @@ def looked_exactly(
         return found
     listings, n_cached = found
     if any(token not in row for row in listings for token in ids):
-        return _NOT_BY_ID
+        return unsupported(
+            "the server does not return log-probabilities of given ids (logprob_token_ids); raise "
+            "--max-logprobs and choose_top_logprobs to have the labels among the alternatives"
+        )
     readings = tuple(Reading({token: row[token] for token in ids}) for row in listings)
     return Looked(readings, n_cached)
 
@@ -239,26 +242,21 @@ def forced_token(body: bytes, prompts: Sequence[Path], token: int, secret: str) 
         return found
     listings, n_cached = found
     if any(token not in row for row in listings):
-        return _NOT_FORCED
+        return unsupported(
+            "the server samples tokens outside allowed_token_ids; raise --max-logprobs and "
+            "choose_top_logprobs to have the labels among the alternatives"
+        )
     if any(row[token] > _MOST_UNLISTED for row in listings):
-        return _PROCESSED
+        return unsupported(
+            "the server's log-probabilities include sampling settings (--logprobs-mode "
+            "processed_logprobs); set `raw_logprobs: false` in its settings, or start it with "
+            "raw_logprobs"
+        )
     return Looked(tuple(Reading({token: row[token]}) for row in listings), n_cached)
 
 
 _MOST_UNLISTED: Final = -0.5
 """More than ln 0.5, by more than numbers differ between two steps of a server."""
-_NOT_FORCED: Final = unsupported(
-    "the server samples tokens outside allowed_token_ids; raise --max-logprobs and "
-    "choose_top_logprobs to have the labels among the alternatives"
-)
-_PROCESSED: Final = unsupported(
-    "the server's log-probabilities include sampling settings (--logprobs-mode "
-    "processed_logprobs); set `raw_logprobs: false` in its settings, or start it with raw_logprobs"
-)
-_NOT_BY_ID: Final = unsupported(
-    "the server does not return log-probabilities of given ids (logprob_token_ids); raise "
-    "--max-logprobs and choose_top_logprobs to have the labels among the alternatives"
-)
 MIXED_UP: Final = Failure(
     "server_error",
     "vLLM mixed up the alternatives of this request with the token ids of another one (a bug of "
