@@ -157,10 +157,12 @@ def deciding_files(folder: Path) -> dict[str, list[Path]]:
     Raises:
         LaunchError: See `deciding_files`.
     """
+    has_own = (folder / "tokenizer.json").is_file()
+    tokenizer = (*_TOKENIZER_FILES, *(() if has_own else _FALLBACK_TOKENIZER_FILES))
     parts = {
         "weights": _memory.deciding_files(folder),
         "config": _existing(folder, _CONFIG_FILES),
-        "tokenizer": _tokenizer_files(folder),
+        "tokenizer": _existing(folder, tokenizer),
         "chat_template": _existing(folder, ("chat_template.jinja",)),
     }
     known = {folder / _memory.INDEX, *chain.from_iterable(parts.values())}
@@ -215,12 +217,6 @@ def _checked(folder: Path) -> Path:
                 raise LaunchError(f"{path} is a git-lfs pointer, not weights: run git lfs pull")
     _memory.check(folder)
     return folder
-
-
-def _tokenizer_files(folder: Path) -> list[Path]:
-    has_own = (folder / "tokenizer.json").is_file()
-    others = () if has_own else _FALLBACK_TOKENIZER_FILES
-    return _existing(folder, (*_TOKENIZER_FILES, *others))
 
 
 def _existing(folder: Path, names: tuple[str, ...]) -> list[Path]:

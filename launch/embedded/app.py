@@ -29,7 +29,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from launch.embedded import protocol
-from launch.embedded.chat import chat
 from launch.embedded.jobs import Work
 from launch.embedded.protocol import (
     ApiError,
@@ -37,10 +36,9 @@ from launch.embedded.protocol import (
     bad_request,
     check_ids,
     internal,
-    not_found,
     reply,
 )
-from launch.embedded.scoring import choose, pool, score
+from launch.embedded.routes import chat, choose, pool, score
 from launch.embedded.served import Served, Settings, load
 from orchestrator import __version__
 
@@ -263,7 +261,8 @@ class Service:
         if name is None:
             raise bad_request("model is missing, and this server has several", "model")
         if name not in self._models:
-            raise not_found(f"The model `{name}` does not exist.")
+            said = f"The model `{name}` does not exist."
+            raise ApiError(404, said, "NotFoundError", "model")
         return asked, self._models[name]
 
 

@@ -53,8 +53,8 @@ def test_other_architectures_pass_the_check(kind: str, fields: dict[str, Any]) -
     plain = runner.model(input_ids=torch.tensor([ids])).logits[0]
     pool = Pool(runner.layout, 64, runner.like)
     pool.reserve(1)
-    first = runner.prefill([Chunk(ids[:-1], range(len(ids) - 1))])
-    pool.write(0, 0, runner.layout.flatten(first.cache.fresh, 0, len(ids) - 1))
+    _, cache = runner.prefill([Chunk(ids[:-1], range(len(ids) - 1))])
+    pool.write(0, 0, runner.layout.flatten(cache.fresh, 0, len(ids) - 1))
     stepped = runner.step(pool, ids[-1:], [len(ids) - 1])
     assert torch.allclose(stepped[0], plain[-1], atol=1e-4)
 
