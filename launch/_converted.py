@@ -118,7 +118,7 @@ def _convert(file: Path, sha256: str, place: Path, stop: threading.Event) -> Non
     start = time.monotonic()
     header = _gguf.read(file, arrays=True)
     model = _gguf_model.described(header, file)
-    tokenizer = _gguf_model.converted(header, file)
+    tokenizer, settings, template, ids = _gguf_model.converted(header, file)
     if model.frequencies is not None:
         model.config["rope_scaling"] = _frequencies(file, model)
     for part in model.parts:
@@ -142,12 +142,12 @@ def _convert(file: Path, sha256: str, place: Path, stop: threading.Event) -> Non
     made = Path(tempfile.mkdtemp(prefix=prefix, dir=place.parent))
     try:
         _write_weights(made / _WEIGHTS, file, header, model, stop)
-        _write_json(made / "config.json", model.config | tokenizer.ids)
-        _write_json(made / "generation_config.json", {**tokenizer.ids, "do_sample": False})
-        _write_json(made / "tokenizer.json", tokenizer.tokenizer)
-        _write_json(made / "tokenizer_config.json", tokenizer.config)
-        if tokenizer.template:
-            (made / "chat_template.jinja").write_text(tokenizer.template, encoding="utf-8")
+        _write_json(made / "config.json", model.config | ids)
+        _write_json(made / "generation_config.json", {**ids, "do_sample": False})
+        _write_json(made / "tokenizer.json", tokenizer)
+        _write_json(made / "tokenizer_config.json", settings)
+        if template:
+            (made / "chat_template.jinja").write_text(template, encoding="utf-8")
         lengths = {one.name: one.stat().st_size for one in made.iterdir()}
         record = {"name": file.name, "sha256": sha256, "files": lengths}
         _write_json(made / RECORD, record)

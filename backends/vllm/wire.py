@@ -14,14 +14,13 @@ import msgspec
 
 from orchestrator.records import Failure, Messages, TopLogprobs, unparseable, unsupported
 from orchestrator.wire._located import overfull_list
-from orchestrator.wire.answers import gave_up
+from orchestrator.wire.answers import Answer, Entry, gave_up
 from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, other_prompt, top_of
 from orchestrator.wire.parsing import (
     NO_USAGE,
     SENTINEL,
     Decoder,
     Reply,
-    TokenId,
     Usage,
     error_in,
     logprob,
@@ -47,15 +46,8 @@ class _Logprob(msgspec.Struct, gc=False):
     logprob: float | None = None
 
 
-class _Lists(msgspec.Struct, gc=False):
-    top_logprobs: list[dict[str, float | None] | None] | None = None
-
-
-class _Choice(msgspec.Struct, gc=False):
+class _Choice(Answer[Entry], gc=False):
     index: int = 0
-    logprobs: _Lists | None = None
-    finish_reason: str | None = None
-    token_ids: list[TokenId] | None = None
     prompt_logprobs: list[dict[str, _Logprob] | None] | None = None
 
 

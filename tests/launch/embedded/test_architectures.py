@@ -9,7 +9,6 @@ import pytest
 import torch
 import transformers
 
-from launch._weights import folder_now
 from launch.embedded.layout import Pool
 from launch.embedded.protocol import UnsupportedModelError
 from launch.embedded.runner import Chunk, Runner
@@ -98,11 +97,12 @@ def test_sequences_stay_within_a_sliding_window() -> None:
 
 
 def test_a_place_without_a_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match=r"config\.json is missing"):
-        folder_now(str(tmp_path))
+    with pytest.raises(LaunchError, match=r"no config\.json in "):
+        load("x", str(tmp_path), Settings())
 
 
 def test_a_broken_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
+    (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(LaunchError, match="cannot be loaded"):
         load("x", str(tmp_path), Settings())
