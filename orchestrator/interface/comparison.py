@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from orchestrator.disk.files import write_text
 from orchestrator.errors import UsageError, nearest
 from orchestrator.figures import Figure, Picture, key, point
 from orchestrator.interface.differences import (
@@ -31,7 +32,6 @@ from orchestrator.interface.result import Result
 from orchestrator.interface.sides import Common, Side, common_items, match_notes, opened
 from orchestrator.numbers import UNDEFINED, counted
 from orchestrator.ranking.analysis import RankingAnalysis
-from orchestrator.report.export.files import write_text
 from orchestrator.report.generic import generic_json, generic_markdown
 from orchestrator.report.words import plain, ranking_json
 from orchestrator.statistics.means import METHOD
@@ -40,20 +40,6 @@ from orchestrator.statistics.trust import no_verdict
 from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counted_words, make_table
 
 _MOST_ROWS: Final = 60
-
-
-def write_page(
-    to: Path, title: str, headline: Sequence[str], notes: Sequence[str], tables: Sequence[Table]
-) -> Path:
-    """Write a comparison to one HTML file, replaced as a whole; its path.
-
-    Raises:
-        UsageError: If the file can't be written.
-    """
-    parts = [_figure(table, f"{place}-{key(table.key)}") for place, table in enumerate(tables)]
-    html = importlib.import_module("orchestrator.report.html.shell")  # only for a page
-    write_text(to, html.render_comparison(title, headline, notes, parts))
-    return to
 
 
 def _figure(table: Table, name: str) -> Figure:
@@ -195,7 +181,11 @@ class Comparison(msgspec.Struct, frozen=True):
             >>> found.to_html("comparison.html")  # doctest: +SKIP
         """
         title = " and ".join(str(run["label"]) for run in self.runs)
-        return write_page(Path(path), title, self.headline, self.notes, self.tables)
+        parts = [_figure(one, f"{place}-{key(one.key)}") for place, one in enumerate(self.tables)]
+        html = importlib.import_module("orchestrator.report.html.shell")  # only for a page
+        page = html.render_comparison(title, self.headline, self.notes, parts)
+        write_text(Path(path), page)
+        return Path(path)
 
     def _repr_html_(self) -> str:
         html = importlib.import_module("orchestrator.report.html.shell")  # only for a notebook

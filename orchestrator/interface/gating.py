@@ -28,6 +28,7 @@ from orchestrator.interface.result import GateResult, Result
 from orchestrator.interface.sides import Common, Side, common_items, opened, renamed_points
 from orchestrator.ranking.judged import Table
 from orchestrator.ranking.labelled import kept_verdicts
+from orchestrator.ranking.trust import level_of
 from orchestrator.recipe.load import Names, read_checked
 from orchestrator.runner.event_loop import deferred_interrupts
 from orchestrator.statistics.agreement import cohen_kappa
@@ -168,7 +169,7 @@ class _Deciding:
                 trust
                 for method, of_method in side.result.trust.items()
                 for trust in of_method
-                if trust.judge == term.names[0].name and term.option("method") in ("", method)
+                if trust.judge == term.names[0].text and term.option("method") in ("", method)
             ]
             n = sum(trust.n_missing for trust in trusts)
             total = sum(trust.n_units for trust in trusts)
@@ -235,16 +236,16 @@ class _Deciding:
             return term
         roles = MEASURES[term.measure].roles
         names = tuple(
-            replace(one, name=side.own(role, one.name))
+            replace(one, text=side.own(role, one.text))
             for role, one in zip(roles, term.names, strict=False)
         )
         options = dict(term.options)
         if judge := options.get("judge"):
-            options["judge"] = replace(judge, name=side.own("judge", judge.name))
+            options["judge"] = replace(judge, text=side.own("judge", judge.text))
         if method := options.get("method"):
-            name, dot, column = method.name.partition(".")
+            name, dot, column = method.text.partition(".")
             own = f"{side.own('method', name)}{dot}{column}"
-            options["method"] = replace(method, name=own)
+            options["method"] = replace(method, text=own)
         return replace(term, names=names, options=options)
 
     def _kappa(self, term: Term) -> _Found:
@@ -316,7 +317,7 @@ class _Deciding:
 
     def _place(self, term: Term, table: Table, sides: Sequence[Side], method: str) -> int | str:
         """The place of a model among the competitors; why it has none."""
-        own = self._own(term).names[0].name
+        own = self._own(term).names[0].text
         name = competitors(sides, method).get(self._side(term).label, {}).get(own, own)
         if name not in table.models:
             return f"{own} was not judged"
@@ -413,9 +414,7 @@ def gate(
     ]
     sides = opened(runs, match, allow_code=allow_code)
     settings = runs[0].settings
-    level = confidence_level
-    if level is None:
-        level = settings.get("statistics", {}).get("confidence_level", 0.95)
+    level = level_of(settings) if confidence_level is None else confidence_level
     checked_level(level)
     texts = settings.get("gates", []) if requirements is None else requirements
     if not texts:

@@ -14,6 +14,7 @@ from orchestrator.ask import GenerateAsk
 from orchestrator.columns import PairColumns
 from orchestrator.contracts.context import Context, Source, answers_behind, answers_of
 from orchestrator.contracts.method import is_judging
+from orchestrator.disk.files import write_text
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.frames import columns_of
 from orchestrator.interface.result import Result
@@ -29,7 +30,7 @@ from orchestrator.ranking.labelled import judged_pairs, margins
 from orchestrator.ranking.preferences import decided
 from orchestrator.ranking.scores import score, source_of
 from orchestrator.records import Generation, Ints
-from orchestrator.report.export.files import frame_text, harmless, write_text
+from orchestrator.report.export import frame_text, harmless
 from orchestrator.runner.results.requests import Replay
 
 READ: Final = {
@@ -202,13 +203,13 @@ def _written(result: Result) -> dict[tuple[str, str, str], dict[frozenset[str], 
         for at, key in enumerate(columns_of(result.frames, "items", ("item",))["item"]):
             for unit in replay.units(at):
                 about, models = (unit.method, key, unit.judge), frozenset(unit.models)
-                for one in unit.asked:
+                for ask, made in unit.asked:
                     # A judge that is a candidate answers too; its answers have a turn.
-                    is_answer = not isinstance(one.ask, GenerateAsk) or one.ask.turn > 0
-                    if is_answer or one.ask.model != unit.judge:
+                    is_answer = not isinstance(ask, GenerateAsk) or ask.turn > 0
+                    if is_answer or ask.model != unit.judge:
                         continue
-                    if isinstance(one.outcome, Generation) and one.outcome.text.strip():
-                        found[about].setdefault(models, []).append(one.outcome.text)
+                    if isinstance(made, Generation) and made.text.strip():
+                        found[about].setdefault(models, []).append(made.text)
     except OrchestratorError:
         # Of another user's run, or without its plug-in, the numbers are read all the same.
         return {}
