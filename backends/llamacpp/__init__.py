@@ -243,7 +243,7 @@ class Llamacpp(ByIds):
         name = self._endpoint.model
         model = next((one for one in models if name in one.names), None)
         if model is None:
-            self._names = tuple(other for one in models for other in one.names)
+            self._names = tuple(dict.fromkeys(other for one in models for other in one.names))
             raise Failed(Failure("not_found", self._no_such_model(), permanent=True))
         eos = props.eos_token.encode("utf-8", "replace")
         meta, cache = model.meta or wire.Meta(), self._config.cache_prompt

@@ -116,7 +116,6 @@ class Openai(OpenaiCompatible):
     renamed: Callable[[], None] = staticmethod(lambda: None)
     lists = ("/v1/models", "/models")
     _reached: str | None = None
-    _marks: Origin = (b"", b"")
     _origin: Origin | None = None
     _origins: frozenset[Origin] = frozenset()
 
@@ -148,9 +147,7 @@ class Openai(OpenaiCompatible):
 
     def _look_at(self, body: bytes) -> None:
         """Notice whose replies these are."""
-        if still_says(body, self._marks):
-            return
-        self._marks, origin = marks_of(body), origin_of(body)
+        origin = origin_of(body)
         if origin == self._origin:
             return
         before, self._origin = self._origin, origin
@@ -326,31 +323,16 @@ _MOST: Final = 300
 
 def origin_of(body: bytes) -> Origin:
     """Return model and fingerprint near the beginning and the end of a chat completion."""
-    model, fingerprint = (member.split(b'"')[3:4] for member in marks_of(body))
-    return b"".join(model), b"".join(fingerprint)
-
-
-def marks_of(body: bytes) -> Origin:
-    """The same with its keys, as the reply writes them: what `still_says` looks for."""
     tail = max(len(body) - _TAIL, 0)
-    found = _member(body, _FINGERPRINT, tail, len(body)) or _member(body, _FINGERPRINT, 0, _HEAD)
-    return _member(body, _MODEL, 0, _HEAD), found
-
-
-def still_says(body: bytes, marks: Origin) -> bool:
-    """Return True if a reply has the same marks as another; False also if that one lacked some."""
-    model, fingerprint = marks
-    if not model or not fingerprint or body.find(model, 0, _HEAD) < 0:
-        return False
-    tail = max(len(body) - _TAIL, 0)
-    return body.find(fingerprint, tail) >= 0 or body.find(fingerprint, 0, _HEAD) >= 0
+    last = _member(body, _FINGERPRINT, tail, len(body))
+    return _member(body, _MODEL, 0, _HEAD), last or _member(body, _FINGERPRINT, 0, _HEAD)
 
 
 def _member(body: bytes, key: bytes, start: int, end: int) -> bytes:
     at = body.find(key, start, end)
     opened = body.find(b'"', at + len(key), at + len(key) + 2) if at >= 0 else -1
     closed = body.find(b'"', opened + 1, opened + _MOST) if opened >= 0 else -1
-    return body[at : closed + 1] if closed >= 0 else b""
+    return body[opened + 1 : closed] if closed >= 0 else b""
 
 
 def words(origin: Origin, secret: str) -> str:

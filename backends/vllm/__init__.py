@@ -131,16 +131,18 @@ class Vllm(ByIds):
         version, _ = known(await self._version())
         model = self._endpoint.model
         try:
-            trial = await self._ask(_COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried)
+            fingerprint, _, is_told = await self._ask(
+                _COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried
+            )
         except Failed as failed:
             if failed.failure.status not in {404, 501}:
                 raise
             if isinstance(await self.reward(TRIED), Failure):
                 raise
             return self._stated(version, "")
-        if not (trial.has_ids and trial.has_logprobs):
+        if not is_told:
             raise Failed(unsupported(_NOT_VLLM))
-        return self._stated(version, trial.fingerprint)
+        return self._stated(version, fingerprint)
 
     async def load(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where there are none."""
@@ -325,7 +327,7 @@ class VllmTokenizer(TokenizerRoutes):
     async def ends_turn(self, ids: Ids, token: int) -> bool:
         """See `backends._tokens.Tokenizer`."""
         model = self._model
-        tried = await self._ask(
+        _, finish_reason, _ = await self._ask(
             _COMPLETIONS, lambda: wire.trial(model, ids, only=token), wire.tried
         )
-        return tried.finish_reason == "stop"
+        return finish_reason == "stop"

@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-import msgspec
-
 from orchestrator.records import Failure, Messages, TopLogprobs, unparseable, unsupported
 from orchestrator.wire._located import overfull_list
-from orchestrator.wire.answers import Answer, Entry, gave_up
+from orchestrator.wire.answers import Alternative, Answer, Entry, gave_up
 from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, other_prompt, top_of
 from orchestrator.wire.parsing import (
     NO_USAGE,
@@ -42,13 +40,9 @@ _NO_ID: Final = -1
 _LONGEST: Final = len(_NAME) + 9
 
 
-class _Logprob(msgspec.Struct, gc=False):
-    logprob: float | None = None
-
-
 class _Choice(Answer[Entry], gc=False):
     index: int = 0
-    prompt_logprobs: list[dict[str, _Logprob] | None] | None = None
+    prompt_logprobs: list[dict[str, Alternative] | None] | None = None
 
 
 class _Completion(Reply[_Choice], gc=False):
@@ -56,15 +50,6 @@ class _Completion(Reply[_Choice], gc=False):
 
 
 _completion: Final = Decoder(_Completion)
-
-
-class Trial(msgspec.Struct, frozen=True):
-    """Facts about a server, shown by one generated token."""
-
-    fingerprint: str
-    finish_reason: str
-    has_logprobs: bool
-    has_ids: bool
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -257,8 +242,11 @@ MIXED_UP: Final = Failure(
 """Failure of a corrupted reply; the same request sent again is answered well."""
 
 
-def tried(body: bytes, secret: str) -> Trial | Failure:
-    """Return the facts that one generated token shows, from the reply to `trial`."""
+def tried(body: bytes, secret: str) -> tuple[str, str, bool] | Failure:
+    """Return the facts that one generated token shows, from the reply to `trial`.
+
+    Fingerprint, reason for its end, and whether it came with an id and log-probabilities.
+    """
     reply = _completion(body, secret)
     if isinstance(reply, Failure):
         return reply
@@ -266,12 +254,8 @@ def tried(body: bytes, secret: str) -> Trial | Failure:
         return error_in(body, secret)
     choice = reply.choices[0]
     listed = choice.logprobs and choice.logprobs.top_logprobs
-    return Trial(
-        reply.system_fingerprint or "",
-        choice.finish_reason or "",
-        has_logprobs=bool(listed),
-        has_ids=choice.token_ids is not None,
-    )
+    is_told = bool(listed) and choice.token_ids is not None
+    return reply.system_fingerprint or "", choice.finish_reason or "", is_told
 
 
 def cap_in(message: str) -> int | None:
@@ -345,7 +329,7 @@ def _id_in(name: str) -> int:
     return int(name[len(_NAME) :]) if _NAMED.fullmatch(name) else _NO_ID
 
 
-def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs | Failure:
+def _top(rows: Sequence[Mapping[str, Alternative] | None], k: int) -> TopLogprobs | Failure:
     """The k most likely tokens at each place, most likely first; nan and -1 where not listed."""
     ranked = []
     for row in rows:

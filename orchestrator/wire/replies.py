@@ -52,12 +52,16 @@ __all__ = [
 class _Scores(Counted, gc=False):
     logprobs: list[float | None] | None = None
     token_ids: list[TokenId] | None = None
+
+
+class _ObservedScores(_Scores, gc=False):
     top_token_ids: list[list[TokenId]] | None = None
     top_logprobs: list[list[float | None]] | None = None
     features: dict[str, list[float | list[float | None] | None]] | None = None
 
 
 _scores: Final = Decoder(_Scores)
+_observed_scores: Final = Decoder(_ObservedScores)
 _MOST_HEADS: Final = 2**16
 
 
@@ -70,7 +74,9 @@ def scored(body: bytes, ask: ScoreAsk, method: str, secret: str) -> Scored | Fai
 
     Failures: "unparseable", "no_logprobs", "unsupported", and what an error in the reply says.
     """
-    reply = _scores(body, secret)
+    # No more is read than was asked for.
+    is_observed = bool(ask.features or ask.top_logprobs)
+    reply: _Scores | Failure = (_observed_scores if is_observed else _scores)(body, secret)
     if isinstance(reply, Failure):
         return reply
     if reply.error or reply.logprobs is None:
@@ -148,7 +154,7 @@ def _features(
     reply: _Scores, n_tokens: int, asked: tuple[str, ...]
 ) -> dict[str, FloatArray] | Failure | None:
     """The features asked for, of the shapes that `Scored` states."""
-    if not asked:
+    if not asked or not isinstance(reply, _ObservedScores):
         return None
     given = reply.features or {}
     if missing := sorted(set(asked) - given.keys()):
@@ -180,7 +186,7 @@ def _numbers(given: list[float | list[float | None] | None]) -> FloatArray | Non
 
 def _listed(reply: _Scores, n_tokens: int, k: int) -> TopLogprobs | Failure | None:
     """The alternatives of a reply, both arrays of shape (n_tokens, k), most likely first."""
-    if not k:
+    if not k or not isinstance(reply, _ObservedScores):
         return None
     ids, rows = reply.top_token_ids, reply.top_logprobs
     if ids is None or rows is None:
