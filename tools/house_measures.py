@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_002,
+    "private functions used once": 998,
     "functions with `Any` in the signature": 215,
-    "lines": 100_014,
-    "files": 399,
-    "distinct names": 3_804,
-    "value classes": 497,
-    "fields of value classes": 2_399,
+    "lines": 99_741,
+    "files": 398,
+    "distinct names": 3_785,
+    "value classes": 487,
+    "fields of value classes": 2_360,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,
