@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 998,
+    "private functions used once": 994,
     "functions with `Any` in the signature": 215,
-    "lines": 99_741,
+    "lines": 99_724,
     "files": 398,
-    "distinct names": 3_785,
+    "distinct names": 3_780,
     "value classes": 487,
     "fields of value classes": 2_360,
     "pairs of value classes that share 60 % of their fields": 14,
