@@ -30,14 +30,14 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_009,
-    "functions with `Any` in the signature": 220,
-    "lines": 100_395,
-    "files": 400,
-    "distinct names": 3_835,
-    "value classes": 500,
-    "fields of value classes": 2_415,
-    "pairs of value classes that share 60 % of their fields": 16,
+    "private functions used once": 1_002,
+    "functions with `Any` in the signature": 215,
+    "lines": 100_014,
+    "files": 399,
+    "distinct names": 3_804,
+    "value classes": 497,
+    "fields of value classes": 2_399,
+    "pairs of value classes that share 60 % of their fields": 15,
     "floors of layers": 10,
     "frames to a run's first request": 13,
     "files to a run's first request": 7,
