@@ -378,8 +378,8 @@ def check_values(connection: sqlite3.Connection, path: Path) -> None:
 
 def _check(connection: sqlite3.Connection, path: Path) -> bool:
     """Check that the file may be used; return True if it is still empty."""
-    application_id = _pragma(connection, "application_id")
-    version = _pragma(connection, "user_version")
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application_id == APPLICATION_ID:
         if version != SCHEMA_VERSION:
             raise OtherVersionError(
@@ -424,11 +424,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
-    return int(value)
 
 
 def _code(error: sqlite3.Error) -> int:
