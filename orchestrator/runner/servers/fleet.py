@@ -135,10 +135,6 @@ class Fleet:
         self._servers = launched_servers(
             models, log_of, placed=placed, carrier_of=carrier_of, allow_code=allow_code
         )
-        for servers in self._servers.values():
-            for number, server in enumerate(servers, 1):
-                if shelf is not None:
-                    server.keeping = server.known_by(shelf, identities, number)
         self._errands: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._doubts = Doubts(self._errands.put_nowait)
         self._replicas: dict[str, Replicas] = {}
@@ -146,6 +142,8 @@ class Fleet:
         self.listener = Listener()
         self.launched = _each(self._servers.values())
         for server in self.launched:
+            if shelf is not None:
+                server.keeping = server.known_by(shelf, identities, 1 + self._number(server))
             server.started = partial(self._started, server)
             server.has_answered = partial(self._has_answered, server)
             server.lost = lambda node: self.listener.lost(node)
