@@ -13,14 +13,17 @@ from orchestrator.contracts.context import answers_of
 from orchestrator.contracts.settings import GivenFile
 from orchestrator.frames import columns_of
 from orchestrator.methods.probdiff import ProbDiff
+from orchestrator.numbers import finite
 from orchestrator.plugin import Cell, Context, Measured, Settings, Source, UsageError
 from orchestrator.ranking.cells import mean_of, order_words, share_of, without_n
 from orchestrator.ranking.human_labels import read_labels
 from orchestrator.ranking.scores import KEYS, Score, ScoreRef, score, source_of
 from orchestrator.records import Floats
 from orchestrator.statistics.agreement import ranking_agreement
+from orchestrator.statistics.correlation import Comparison, holm_adjusted
 from orchestrator.statistics.means import levelled
 from orchestrator.statistics.resampling import Resampling
+from orchestrator.tables import measured
 
 CONFIDENCE: Final = "confidence"
 """Name of ProbDiff's score of a model, beside its columns: 1 where d reaches the main threshold."""
@@ -91,6 +94,19 @@ def agreement_cells(
     found = ranking_agreement(values, gold, resampling)
     tau = Measured(found.tau_b, why=(found.undefined or "") if found.tau_b is None else "")
     return order_words(values, models), tau, found.tau_p, found.spearman, found.n_models
+
+
+Compared = tuple[str, str, str, Comparison]
+"""What is compared, in three words for a table, and how it comes out."""
+
+
+def compared_lines(found: Sequence[Compared]) -> list[list[Cell]]:
+    """Return a line a comparison: its words, difference, p-value, and Holm's over all of them."""
+    adjusted = holm_adjusted([comparison for *_, comparison in found])
+    return [
+        [*words, without_n(measured(comparison)), finite(comparison.p_value), p]
+        for (*words, comparison), p in zip(found, adjusted, strict=True)
+    ]
 
 
 class Gold(Settings):

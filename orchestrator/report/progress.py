@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.records import Failure, Standing
+from orchestrator.records import Standing
 
 TROUBLED: Final = ("down", "dead")
 """States of a model that is out of reach."""
@@ -213,13 +213,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         if self.units_done < 1 or self.elapsed_s <= 0:
             return None
         return self.units_left * self.elapsed_s / self.units_done
-
-
-def connection_state(connection: str, *, down: float | None, dead: Failure | None) -> str:
-    """Return the state of a model to show: dead or down before the state of its connection."""
-    if dead is not None:
-        return "dead"
-    return "down" if down is not None else connection
 
 
 def foremost(models: Sequence[ModelProgress], most: int) -> list[ModelProgress]:
