@@ -30,9 +30,9 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_000,
+    "private functions used once": 998,
     "functions with `Any` in the signature": 215,
-    "lines": 99_861,
+    "lines": 99_895,
     "files": 399,
     "distinct names": 3_795,
     "value classes": 495,
