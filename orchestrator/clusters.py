@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from orchestrator.columns import ITEMS
 from orchestrator.frames import columns_of, lazy_of, names_of
 from orchestrator.statistics.multiple import connected
-from orchestrator.statistics.resampling import codes_of, occurring
+from orchestrator.statistics.resampling import codes_of
 from orchestrator.tables import counted_words
 
 CLUSTER: Final = "cluster"
@@ -92,10 +92,6 @@ class Clusters:
         """Count prompts and clusters of items by key, as `counted` does."""
         return counted(self.of(items.to_frame(_ITEM)))
 
-    def codes(self, items: pl.Series) -> NDArray[np.int64]:
-        """The cluster of each of n items by key, as whole numbers from 0 on: shape (n,)."""
-        return codes(self.of(items.to_frame(_ITEM))[CLUSTER])
-
 
 def clusters_of(frames: Mapping[str, pl.DataFrame]) -> Clusters:
     """The clusters as the frame of the items has them; runs of older versions have none."""
@@ -120,9 +116,9 @@ def codes(column: pl.Series) -> NDArray[np.int64]:
 
 def n_distinct(column: pl.Series) -> int:
     """Return the number of different values."""
-    is_plain = column.dtype.is_integer() and not column.has_nulls()
-    there = occurring(column.to_numpy()) if is_plain else None
-    return column.n_unique() if there is None else int(np.count_nonzero(there))
+    if not column.dtype.is_integer() or column.has_nulls():
+        return column.n_unique()
+    return int(codes(column).max(initial=-1)) + 1
 
 
 def counted(rows: pl.DataFrame) -> tuple[int, int | None]:

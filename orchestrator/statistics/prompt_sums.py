@@ -133,24 +133,17 @@ class PromptSums:
         return wins, counts
 
 
-def sum_by_prompt(
-    prompts: Ints, first: Ints, second: Ints, preference: Floats, *, shape: tuple[int, int]
-) -> PromptSums:
-    """Sums judgments by prompt and pair.
+def summing(
+    prompts: Ints, first: Ints, second: Ints, *, shape: tuple[int, int]
+) -> Callable[[Floats], PromptSums]:
+    """Return what sums judgments by prompt and pair, whose cells are found once.
 
-    All have shape (n,): `prompts` in [0, shape[0]), models in [0, shape[1]), `preference`, P(first
-    beats second), in [0, 1], a tie as 0.5.
+    All have shape (n,): `prompts` in [0, shape[0]), models in [0, shape[1]). The function takes
+    P(first beats second), shape (n,) in [0, 1], a tie as 0.5.
 
     Raises:
         StatisticsError: If a preference is outside [0, 1] or nan, or a model meets itself.
     """
-    return summing(prompts, first, second, shape=shape)(preference)
-
-
-def summing(
-    prompts: Ints, first: Ints, second: Ints, *, shape: tuple[int, int]
-) -> Callable[[Floats], PromptSums]:
-    """`sum_by_prompt` as a function of the preferences, whose cells are found once."""
     is_swapped = first > second
     if np.any(first == second):
         raise StatisticsError("a model was compared with itself")

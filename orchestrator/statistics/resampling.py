@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
-from orchestrator.records import Bools, Floats, Ints
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.results import Estimate, Interval, checked_level
 from orchestrator.statistics.student import degrees_of_freedom
@@ -251,23 +251,12 @@ def complete_rows(prompts: Ints, columns: Sequence[Floats]) -> tuple[Ints, list[
 
 def codes_of(values: Ints) -> Ints:
     """Return the place of each whole number among the different ones, from 0 on: shape (n,)."""
-    there = occurring(values)
-    if there is None:
-        return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    found: Ints = (np.cumsum(there) - 1)[values]
-    return found
-
-
-def occurring(values: Ints) -> Bools | None:
-    """Flags of the numbers from 0 on that occur, faster than by a sort; None where they are sparse.
-
-    `values` are whole numbers of shape (n,); None too where one is below 0.
-    """
     if not values.size or values.min() < 0 or values.max() > _MOST_SPARSE * values.size:
-        return None
+        return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
     there = np.zeros(int(values.max()) + 1, np.bool_)
     there[values] = True
-    return there
+    found: Ints = (np.cumsum(there) - 1)[values]
+    return found
 
 
 def sums_by_prompt(codes: Ints, columns: Sequence[Floats]) -> Floats:

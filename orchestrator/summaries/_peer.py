@@ -16,7 +16,7 @@ from orchestrator.ranking.cells import good_rows, numbered, packed
 from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.means import clustered_share
-from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+from orchestrator.statistics.prompt_sums import PromptSums, summing
 from orchestrator.statistics.resampling import JACKKNIFE, jackknife_sums
 from orchestrator.tables import counted_words, measured
 
@@ -56,13 +56,13 @@ class Votes:
     def sums(self) -> PromptSums:
         """The votes added up by cluster and pair."""
         shape = (self.n_prompts, len(self.models))
-        return sum_by_prompt(self.prompts, self.first, self.second, self.preference, shape=shape)
+        return summing(self.prompts, self.first, self.second, shape=shape)(self.preference)
 
     def win_matrix(self, kept: Bools) -> Floats:
         """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
         first, second, won = self.first[kept], self.second[kept], self.preference[kept]
         shape = 1, len(self.models)
-        return sum_by_prompt(0 * first, first, second, won, shape=shape).win_matrix
+        return summing(0 * first, first, second, shape=shape)(won).win_matrix
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
