@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
@@ -73,7 +73,7 @@ _PASSED: Final = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 _HUNG_S: Final = 300.0
 # Of an import among the weights of words, which are at most 7.
 _IMPORTED: Final = 20.0
-_FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
+FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
     *(ast.Return, ast.Expr, ast.AugAssign, ast.Raise, ast.Delete, ast.Continue),
@@ -191,14 +191,19 @@ def _is_text(node: ast.BinOp) -> bool:
 class Tests:
     """Files of tests, and how near each is to a function by the words that both use."""
 
-    def __init__(self, tree: Path) -> None:
+    def __init__(self, tree: Path, reached: Reached | None = None) -> None:
+        self._reached = reached
         files = sorted((tree / "tests").rglob("test_*.py"))
         self._words = {str(p.relative_to(tree)): _words(p.read_text("utf-8")) for p in files}
         in_files = Counter(chain.from_iterable(self._words.values()))
         self._weights = {word: math.log(len(files) / n) for word, n in in_files.items()}
 
-    def of(self, mutant: Mutant, source: bytes) -> list[str]:
-        """Return all, the nearest first: a rare word counts more, an import of the module most."""
+    def of(self, mutant: Mutant, source: bytes) -> list[list[str]]:
+        """Return those of each file, the nearest file first.
+
+        A rare word counts more, an import of the module most. Where it is known which tests run the
+        statement, only those are returned.
+        """
         module = Path(mutant.path).with_suffix("")
         place = module.parts[:-1] if module.name == "__init__" else module.parts
         about = _words(_function(source, mutant.line)) | {*place}
@@ -208,7 +213,53 @@ class Tests:
             is_imported = ".".join(place) in words or {".".join(place[:-1]), place[-1]} <= words
             return _IMPORTED * is_imported + sum(self._weights[word] for word in about & words)
 
-        return sorted(self._words, key=near, reverse=True)
+        running = self._reached.running(mutant.path, mutant.line) if self._reached else None
+        files = sorted(self._words, key=near, reverse=True)
+        if running is None:
+            return [[file] for file in files]
+        by_file = defaultdict(list)
+        for test in running:
+            by_file[test.partition("::")[0]].append(test)
+        return [by_file[file] for file in files if file in by_file]
+
+
+class Reached:
+    """What `tools/reached.py` noted: the tests that run each statement, the quickest first."""
+
+    def __init__(self, to: Path) -> None:
+        places = json.loads((to / "statements.json").read_text())
+        self._places: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        for number, (path, first, last) in enumerate(places):
+            self._places[path].append((last - first, number, first))
+        noted: dict[str, tuple[float, set[int]]] = {}
+        at_import: set[int] = set()
+        set_up: defaultdict[str, set[int]] = defaultdict(set)
+        for notes in sorted(to.glob("reached.*.jsonl"), key=lambda p: p.stat().st_mtime):
+            for one in map(json.loads, notes.read_text("utf-8").splitlines()):
+                if not one["test"]:
+                    at_import |= {*one["ran"]}
+                elif one["test"].endswith("@setup"):
+                    # A fixture of several tests runs in the first of them.
+                    set_up[one["test"].partition("::")[0]] |= {*one["ran"]}
+                else:
+                    test = one["test"].partition("[")[0]
+                    seconds, ran = noted.get(test, (0.0, set()))
+                    noted[test] = seconds + one["seconds"], ran | {*one["ran"]}
+        self._at_import = at_import
+        self._tests: defaultdict[int, list[str]] = defaultdict(list)
+        for test, (_, ran) in sorted(noted.items(), key=lambda item: item[1][0]):
+            for number in ran | set_up[test.partition("::")[0]]:
+                self._tests[number].append(test)
+
+    def running(self, path: str, line: int) -> list[str] | None:
+        """Return the tests, or None if it runs as modules are imported, so that any may tell."""
+        inside = [
+            (lines, number)
+            for lines, number, first in self._places[path]
+            if 0 <= line - first <= lines
+        ]
+        number = min(inside)[1]
+        return None if number in self._at_import else self._tests[number]
 
 
 def _words(text: str) -> set[str]:
@@ -254,9 +305,9 @@ class Bench:
     Each is tried in a fork of this process, which has loaded libraries, but nothing of the product.
     """
 
-    def __init__(self, tree: Path, limit_s: float) -> None:
+    def __init__(self, tree: Path, limit_s: float, reached: Reached | None = None) -> None:
         self.tree = tree
-        self.tests = Tests(tree)
+        self.tests = Tests(tree, reached)
         self.limit_s = limit_s
         self.left_out: set[str] = set()
         # A compiled file stands for its source of the same second and size: no two are alike.
@@ -269,7 +320,10 @@ class Bench:
         path = self.tree / mutant.path
         source, times = path.read_bytes(), path.stat()
         while True:
-            tests = [one for one in self.tests.of(mutant, source) if one not in self.left_out]
+            tests = [
+                [one for one in of if one not in self.left_out]
+                for of in self.tests.of(mutant, source)
+            ]
             path.write_bytes(mutant.applied(source))
             os.utime(path, (second := next(self._seconds), second))
             try:
@@ -277,17 +331,20 @@ class Bench:
             finally:
                 path.write_bytes(source)
                 os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-            if verdict != "killed" or self._tested([failed] if failed else tests)[0] == "survived":
+            if (
+                verdict != "killed"
+                or self._tested([[failed]] if failed else tests)[0] == "survived"
+            ):
                 return verdict, failed
             if not failed:
                 return "timeout", ""
-            self.left_out.add(failed.partition("::")[0])
+            self.left_out |= {failed, failed.partition("::")[0]}
 
-    def _tested(self, tests: Sequence[str]) -> tuple[str, str]:
+    def _tested(self, tests: Sequence[Sequence[str]]) -> tuple[str, str]:
         # Few files at first: most mutants fail the nearest, and to collect all takes longest.
         verdict, failed, left_s, n = "survived", "", self.limit_s, 2
         while tests and verdict == "survived" and left_s > 0:
-            verdict, failed, took_s = self._forked(tests[:n], left_s)
+            verdict, failed, took_s = self._forked([*chain(*tests[:n])], left_s)
             tests, left_s, n = tests[n:], left_s - took_s, 2 * n
         return verdict, failed
 
@@ -319,16 +376,16 @@ class Bench:
             os.chdir(self.tree)
             sys.path[0] = os.environ["PYTHONPATH"] = str(self.tree)
             scratch = f"--basetemp={self.tree.parent / 'scratch'}"
-            code = pytest.main(["-x", "--assert=plain", scratch, *_FAST, *tests], plugins=[noticed])
+            code = pytest.main(["-x", "--assert=plain", scratch, *FAST, *tests], plugins=[noticed])
         finally:
             is_killed = noticed.test or not (noticed.is_over or code in _PASSED)
             os.write(to, f"{'killed' if is_killed else 'survived'}\t{noticed.test}\n".encode())
             os._exit(0)
 
 
-def copied(to: Path) -> Path:
+def copied(to: Path, name: str = "tree") -> Path:
     """Return a copy of the last commit's files; one that is there already is used again."""
-    tree = to / "tree"
+    tree = to / name
     if not tree.is_dir():
         archive = subprocess.run(
             ["git", "archive", "HEAD"],  # noqa: S607
@@ -385,10 +442,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only", default="", help="part of the product, such as orchestrator/methods"
     )
+    parser.add_argument("--reached", type=Path, help="folder of what tools/reached.py noted")
     args = parser.parse_args(argv)
     to = args.to.resolve()
     # Ended from outside, it puts the file back that it has changed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Tests that read it would be skipped beside the copy.
+    os.environ.setdefault("ORCHESTRATOR_SHARED", str(ROOT.parent / "shared"))
     if to.is_relative_to(ROOT):
         parser.error("--to must be outside the checkout")
     kept = to / "results.jsonl"
@@ -396,7 +456,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = {one["name"]: one for one in map(json.loads, lines)}
     tree = copied(to)
     wanted = [m for m in drawn(tree, args.seed) if m.path.startswith(args.only)][: args.n]
-    bench = Bench(tree, args.limit_s)
+    bench = Bench(tree, args.limit_s, Reached(args.reached) if args.reached else None)
     for mutant in wanted:
         known = results.get(mutant.name)
         if known and (known["verdict"] == "killed" or known["limit_s"] >= args.limit_s):

@@ -1,0 +1,173 @@
+"""Note which statements of the product each fast test runs, for `tools/mutants.py`.
+
+    .venv/bin/python tools/reached.py --to FOLDER [TESTS…]
+
+`FOLDER/marked` gets a copy of the files of git's last commit in which each statement of a function
+sets a byte of a file before it runs, so that statements count, too, which programs that a test
+starts run. `FOLDER/reached.jsonl` gets a line for each test: its name, its seconds, and the numbers
+of the statements that ran; `FOLDER/statements.json` says where each stands. Tests that are named
+are noted alone, in a copy that is there already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import mmap
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+from tools.mutants import FAST, PRODUCT, copied
+
+# A program that has no such file sets keys of a dictionary that nobody reads.
+_MARKS: Final = """\
+import mmap
+import os
+
+try:
+    with open(os.environ["MARKS_FILE"], "r+b") as file:
+        MARKS = mmap.mmap(file.fileno(), 0)
+except (KeyError, OSError):
+    MARKS = {}
+"""
+_IMPORTED: Final = (
+    "try:\n    from _marks import MARKS as __REACHED__\nexcept ImportError:\n    __REACHED__ = {}"
+)
+
+
+class Marked(ast.NodeTransformer):
+    """Puts a mark before each statement of a file's functions; `places` are their lines."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.places: list[tuple[int, int]] = []
+        self._depth = 0
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Mark the statements of a function."""
+        return self._in_function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        """Mark the statements of a coroutine."""
+        return self._in_function(node)
+
+    def _in_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        self._depth += 1
+        node = self.generic_visit(node)
+        self._depth -= 1
+        return node
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Mark the statements of a block."""
+        super().generic_visit(node)
+        if self._depth:
+            for name in ("body", "orelse", "finalbody"):
+                block = getattr(node, name, None)
+                if isinstance(block, list):
+                    setattr(node, name, [*self._block(node, block)])
+        return node
+
+    def _block(self, owner: ast.AST, block: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+        for at, statement in enumerate(block):
+            is_docstring = isinstance(statement, ast.Expr) and isinstance(
+                statement.value, ast.Constant
+            )
+            if not (
+                at == 0
+                and is_docstring
+                and isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            ):
+                number = self.first + len(self.places)
+                self.places.append((statement.lineno, statement.end_lineno or 0))
+                yield ast.parse(f"__REACHED__[{number}] = 1").body[0]
+            yield statement
+
+
+def marked(source: str, first: int) -> tuple[str, list[tuple[int, int]]]:
+    """Return the source with marks from number `first` on, and the lines of each."""
+    tree, marks = ast.parse(source), Marked(first)
+    marks.visit(tree)
+    at = int(ast.get_docstring(tree) is not None)
+    at += sum(isinstance(s, ast.ImportFrom) and s.module == "__future__" for s in tree.body)
+    tree.body[at:at] = ast.parse(_IMPORTED).body
+    return ast.unparse(ast.fix_missing_locations(tree)), marks.places
+
+
+class Noting:
+    """Plug-in of pytest that writes what each test has marked."""
+
+    def __init__(self, marks: mmap.mmap, to: Path) -> None:
+        self.marks = marks
+        self.to = to
+        self.start = 0.0
+
+    def _taken(self, name: str, seconds: float) -> None:
+        numbers = np.flatnonzero(np.frombuffer(self.marks, np.uint8)).tolist()
+        self.marks[:] = bytes(len(self.marks))
+        with self.to.open("a") as file:
+            file.write(
+                json.dumps({"test": name, "seconds": round(seconds, 3), "ran": numbers}) + "\n"
+            )
+
+    def pytest_collection_finish(self) -> None:
+        """Note what ran as modules were imported."""
+        self._taken("", 0)
+
+    def pytest_runtest_logstart(self) -> None:
+        """Begin a test."""
+        self.start = time.process_time()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what a test's set-up, or the test with its tear-down, ran."""
+        if report.when == "setup":
+            self._taken(f"{report.nodeid}@setup", time.process_time() - self.start)
+        elif report.when == "teardown":
+            self._taken(report.nodeid, time.process_time() - self.start)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Mark a copy and run its fast tests."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--to", type=Path, required=True, help="folder of the copy and the notes")
+    parser.add_argument("tests", nargs="*")
+    args = parser.parse_args(argv)
+    to = args.to.resolve()
+    where = to / "statements.json"
+    if not where.exists():
+        tree, places = copied(to, "marked"), []
+        for path in sorted(p for folder in PRODUCT for p in (tree / folder).rglob("*.py")):
+            text, found = marked(path.read_text("utf-8"), len(places))
+            path.write_text(text, "utf-8")
+            places += [(str(path.relative_to(tree)), *lines) for lines in found]
+        (tree / "_marks.py").write_text(_MARKS)
+        where.write_text(json.dumps(places))
+    n = len(json.loads(where.read_text()))
+    marks = to / f"marks.{os.getpid()}"
+    marks.write_bytes(bytes(n))
+    tree = to / "marked"
+    os.environ |= {"MARKS_FILE": str(marks), "PYTHONPATH": str(tree)}
+    os.chdir(tree)
+    sys.path[0:2] = [str(tree)]
+    for name in [one for one in sys.modules if one.partition(".")[0] == "tools"]:
+        del sys.modules[name]
+    with marks.open("r+b") as file:
+        noting = Noting(mmap.mmap(file.fileno(), 0), to / f"reached.{os.getpid()}.jsonl")
+    scratch = f"--basetemp={to / f'scratch.{os.getpid()}'}"
+    code = pytest.main(
+        ["-q", "--assert=plain", "--no-header", "--tb=no", scratch, *FAST, *args.tests],
+        plugins=[noting],
+    )
+    marks.unlink()
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
