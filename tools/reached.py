@@ -4,9 +4,9 @@
 
 `FOLDER/marked` gets a copy of the files of git's last commit in which each statement of a function
 sets a byte of a file before it runs, so that statements count, too, which programs that a test
-starts run. `FOLDER/reached.jsonl` gets a line for each test: its name, its seconds, and the numbers
-of the statements that ran; `FOLDER/statements.json` says where each stands. Tests that are named
-are noted alone, in a copy that is there already.
+starts run. A file `FOLDER/reached.*.jsonl` gets a line for each test: its name, its seconds, and
+the numbers of the statements that ran; `FOLDER/statements.json` says where each stands. Several at
+once may note different tests, in one copy. All fast tests take about six minutes of a processor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tools.mutants import FAST, PRODUCT, copied
+from tools.mutants import FAST, PRODUCT, ROOT, copied
 
 # A program that has no such file sets keys of a dictionary that nobody reads.
 _MARKS: Final = """\
@@ -61,7 +61,7 @@ class Marked(ast.NodeTransformer):
 
     def _in_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         self._depth += 1
-        node = self.generic_visit(node)
+        self.generic_visit(node)
         self._depth -= 1
         return node
 
@@ -77,14 +77,12 @@ class Marked(ast.NodeTransformer):
 
     def _block(self, owner: ast.AST, block: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
         for at, statement in enumerate(block):
-            is_docstring = isinstance(statement, ast.Expr) and isinstance(
-                statement.value, ast.Constant
-            )
-            if not (
+            is_docstring = (
                 at == 0
-                and is_docstring
                 and isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            ):
+                and ast.get_docstring(owner) is not None
+            )
+            if not is_docstring:
                 number = self.first + len(self.places)
                 self.places.append((statement.lineno, statement.end_lineno or 0))
                 yield ast.parse(f"__REACHED__[{number}] = 1").body[0]
@@ -133,38 +131,43 @@ class Noting:
             self._taken(report.nodeid, time.process_time() - self.start)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Mark a copy and run its fast tests."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--to", type=Path, required=True, help="folder of the copy and the notes")
-    parser.add_argument("tests", nargs="*")
-    args = parser.parse_args(argv)
-    to = args.to.resolve()
+def prepared(to: Path) -> int:
+    """Make the marked copy where there is none, and return how many statements have a mark."""
     where = to / "statements.json"
     if not where.exists():
-        tree, places = copied(to, "marked"), []
+        tree = copied(to, "marked")
+        places: list[tuple[str, int, int]] = []
         for path in sorted(p for folder in PRODUCT for p in (tree / folder).rglob("*.py")):
             text, found = marked(path.read_text("utf-8"), len(places))
             path.write_text(text, "utf-8")
             places += [(str(path.relative_to(tree)), *lines) for lines in found]
         (tree / "_marks.py").write_text(_MARKS)
         where.write_text(json.dumps(places))
-    n = len(json.loads(where.read_text()))
-    marks = to / f"marks.{os.getpid()}"
+    return len(json.loads(where.read_text()))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Mark a copy and run its fast tests."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--to", type=Path, required=True, help="folder of the copy and the notes")
+    parser.add_argument("tests", nargs="*")
+    args = parser.parse_args(argv)
+    to, number = args.to.resolve(), os.getpid()
+    n = prepared(to)
+    marks, tree = to / f"marks.{number}", to / "marked"
     marks.write_bytes(bytes(n))
-    tree = to / "marked"
     os.environ |= {"MARKS_FILE": str(marks), "PYTHONPATH": str(tree)}
+    # Tests that read it would be skipped beside the copy.
+    os.environ.setdefault("ORCHESTRATOR_SHARED", str(ROOT.parent / "shared"))
     os.chdir(tree)
-    sys.path[0:2] = [str(tree)]
+    sys.path[0] = str(tree)
+    # The tests import those of the copy.
     for name in [one for one in sys.modules if one.partition(".")[0] == "tools"]:
         del sys.modules[name]
     with marks.open("r+b") as file:
-        noting = Noting(mmap.mmap(file.fileno(), 0), to / f"reached.{os.getpid()}.jsonl")
-    scratch = f"--basetemp={to / f'scratch.{os.getpid()}'}"
-    code = pytest.main(
-        ["-q", "--assert=plain", "--no-header", "--tb=no", scratch, *FAST, *args.tests],
-        plugins=[noting],
-    )
+        noting = Noting(mmap.mmap(file.fileno(), 0), to / f"reached.{number}.jsonl")
+    options = ("-q", "--assert=plain", "--tb=no", f"--basetemp={to / f'scratch.{number}'}")
+    code = pytest.main([*options, *FAST, *args.tests], plugins=[noting])
     marks.unlink()
     return int(code)
 
