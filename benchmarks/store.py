@@ -248,7 +248,7 @@ def measure_lending(folder: Path, n: int) -> None:
         for key in keys:
             lent = lender.find(key)
             if lent is not None:
-                store.copy_outcome(key, "choose", "judge", lent, 1)
+                store.copy_outcome("choose", "judge", lent, 1)
         copied = time.thread_time() - start
         store.flush()
         cpu = time.process_time() - cpu

@@ -5,7 +5,7 @@ import logging
 import re
 import weakref
 import zlib
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -18,6 +18,8 @@ from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 
 if TYPE_CHECKING:
     import ssl
+
+    import aiohttp
 
 # Bodies of replies: a bound for each, and one for all that are being received.
 #
@@ -195,17 +197,17 @@ class _Gzip:
         return b"".join(parts)
 
 
-# Proxies of the environment, for aiohttp.
+# Proxies of the environment, the same for every client.
 #
-# aiohttp's own `trust_env` also reads `~/.netrc` and sends what stands there to servers, so it
-# stays off, and what remains of it is done here.
+# The libraries disagree about `ALL_PROXY`, `NO_PROXY` and proxies without a scheme, and aiohttp's
+# `trust_env` also reads `~/.netrc` and sends what stands there to servers, so it stays off.
 
 
 log = logging.getLogger(__name__)
 
 
 def proxy_of(base_url: str) -> str | None:
-    """The proxy that `HTTP_PROXY` or `HTTPS_PROXY` names for a server; None for none.
+    """The proxy that `HTTP_PROXY`, `HTTPS_PROXY` or `ALL_PROXY` names; None for none.
 
     Servers on this machine or in a private network are always reached without one, and so are
     those that `NO_PROXY` lists.
@@ -216,13 +218,37 @@ def proxy_of(base_url: str) -> str | None:
     parts = urlsplit(base_url)
     if is_private(base_url) or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
-    found = getproxies().get(parts.scheme)
-    if found is None:
+    proxies = getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    if not found:
         return None
-    if urlsplit(found).scheme != "http":
-        log.warning("ignoring the proxy for %s: only http:// proxies are supported", parts.hostname)
+    found = found if "://" in found else f"http://{found}"
+    if urlsplit(found).scheme not in ("http", "https"):
+        log.warning("ignoring the proxy for %s: only HTTP proxies are supported", parts.hostname)
         return None
     return found
+
+
+_READ_BUFFER_BYTES: Final = 2**18
+_MAX_HEADER_BYTES: Final = 2**16
+
+
+def client_session(
+    base_url: str, connector: "aiohttp.BaseConnector", headers: Mapping[str, str]
+) -> "aiohttp.ClientSession":
+    """Return a session with a server, by the proxy of the environment and without cookies."""
+    import aiohttp  # noqa: PLC0415 (a tenth of a second, and few commands speak to servers)
+
+    return aiohttp.ClientSession(
+        connector=connector,
+        headers=headers,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        proxy=proxy_of(base_url),
+        read_bufsize=_READ_BUFFER_BYTES,
+        max_field_size=_MAX_HEADER_BYTES,
+        # Inflated where the bytes are counted.
+        auto_decompress=False,
+    )
 
 
 # Certificates.

@@ -2,24 +2,20 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.methods._drawing import BY_BENCHMARK, Drawing, OfAnswersSettings, Turn, converse
-from orchestrator.methods._judging import checked_prompt
+from orchestrator.methods._judging import checked_prompt, user_message
 from orchestrator.plugin import (
     Ask,
-    AskFailed,
-    Failure,
     Generation,
     Item,
-    Message,
     Messages,
     Stage,
     Unit,
 )
-from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.rewriting import MARKERS, PROMPTS
 
@@ -67,7 +63,7 @@ def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
 class RewritingSettings(OfAnswersSettings):
     """Settings for drawing and rewriting answers."""
 
-    preset: str = Field(
+    preset: Literal["acl_findings", "submission"] = Field(
         "acl_findings",
         description=(
             "acl_findings or submission (version 1 of the paper): provides defaults of answer, "
@@ -114,13 +110,6 @@ class RewritingSettings(OfAnswersSettings):
                     below.pop("temperature_by_category", None)
                 filled[name] = {**below, **own}
         return filled
-
-    @field_validator("preset")
-    @classmethod
-    def _preset_exists(cls, value: str) -> str:
-        if value not in PRESETS:
-            raise ValueError(f"unknown preset {value!r}; available: {', '.join(PRESETS)}")
-        return value
 
     @field_validator("prompt")
     @classmethod
@@ -196,10 +185,6 @@ def _refine(item: Item, turn: Turn, answer: Generation, config: RewritingSetting
     else:
         said = [f"{message.role.upper()}: {message.content}\n\n" for message in spoken]
         question = f"{''.join(said)}ASSISTANT: "
-    fields: dict[str, str | None] = {"prompt": question, "answer": answer.text}
-    try:
-        text = render(config.template(), fields)
-    except PromptError as error:
-        raise AskFailed(Failure("bad_item", str(error), permanent=True)) from error
     system = tuple(message for message in turn.messages if message.role == "system")
-    return (*system, Message("user", text))
+    fields = {"prompt": question, "answer": answer.text}
+    return (*system, *user_message(config.template(), fields))

@@ -15,25 +15,20 @@ from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context, Source, answers_behind, answers_of
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import Winner
-from orchestrator.dataset.labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import CATEGORIES, columns_of
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import floats
+from orchestrator.ranking.human_labels import SIDES, TIE, read_labels
 from orchestrator.ranking.preferences import SOFT, UNIT, Preferences, judged_rows, preferences
 from orchestrator.ranking.scores import source_of
 from orchestrator.records import Floats
 from orchestrator.statistics.judgments import Calibration, calibration
 from orchestrator.tables import Cell, Table, make_table, measured, table_columns
 
-TIE: Final = "tie"
 CALIBRATED: Final = (*UNIT, SOFT)
 TRUTH: Final = "truth"
 """Column of judged pairs that says whose answer is better."""
-_SIDES: Final = {
-    **dict.fromkeys(("model_a", "a", "1", "model_1"), "a"),
-    **dict.fromkeys(("model_b", "b", "2", "model_2"), "b"),
-}
 
 
 class JudgedWinner(Settings):
@@ -221,8 +216,8 @@ def _by_labels(winner: Winner, pairs: pl.DataFrame) -> Floats:
         if a is None or b is None:
             continue
         value = winner.values.get(label, label)
-        side = _SIDES.get(str(value).lower())
-        value = {"a": a, "b": b}.get(side or "", value)
+        side = SIDES.get(str(value).lower())
+        value = value if side is None else {1.0: a, 0.5: TIE, 0.0: b}[side]
         vote = _side(value, a, b, {})
         for key, sign in (((item, a, b), 1.0), ((item, b, a), -1.0)):
             votes[key] = votes.get(key, 0.0) + sign * vote
@@ -254,19 +249,9 @@ _BY_BIN: Final = table_columns(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Calibrated:
-    """One method with one judge.
-
-    Attributes:
-        name: What tables call it.
-        found: Its calibration.
-        prompts: Prompts of the pairs whose better answer is known, and their clusters, in words.
-    """
-
-    name: str
-    found: Calibration
-    prompts: str
+Calibrated = tuple[str, Calibration, str]
+"""One method with one judge: what tables call it, its calibration, and the prompts of the pairs
+whose better answer is known, with their clusters, in words."""
 
 
 def calibrated(settings: Iterable[Judged], confidence_level: float) -> Iterator[Calibrated]:
@@ -275,7 +260,7 @@ def calibrated(settings: Iterable[Judged], confidence_level: float) -> Iterator[
         pairs, truth = one.known.pairs, 0.5 + 0.5 * one.known.truth
         found = calibration(pairs.values(SOFT), truth, pairs.prompts(), confidence_level)
         name = f"{one.judge} ({one.source.name})" if one.judge else one.source.name
-        yield Calibrated(name, found, prompt_words(pairs.rows))
+        yield name, found, prompt_words(pairs.rows)
 
 
 def tables(found: Sequence[Calibrated]) -> list[Table]:
@@ -284,33 +269,33 @@ def tables(found: Sequence[Calibrated]) -> list[Table]:
         return []
     overall: list[list[Cell]] = [
         [
-            one.name,
-            measured(one.found.accuracy),
-            measured(one.found.overconfidence),
-            measured(one.found.brier),
-            one.found.expected_error if one.found.n else None,
-            one.found.n,
+            name,
+            measured(one.accuracy),
+            measured(one.overconfidence),
+            measured(one.brier),
+            one.expected_error if one.n else None,
+            one.n,
         ]
-        for one in found
+        for name, one, _ in found
     ]
     notes = [
         "too sure by: mean confidence minus accuracy, tied verdicts counting half",
         "Brier score: 0.25 for a coin toss; ECE (expected calibration error) over bins of 0.1 "
         "is never negative, so part of it is noise",
     ]
-    most = max(found, key=lambda one: one.found.n)
-    basis = f"{most.prompts} · pairs whose better answer is known"
+    _, _, prompts = max(found, key=lambda one: one[1].n)
+    basis = f"{prompts} · pairs whose better answer is known"
     title = "Calibration of the judge"
     by_bin: list[list[Cell]] = [
         [
-            one.name,
+            name,
             " to ".join(f"{end:.1f}" for end in part.bounds),
             part.confidence,
             measured(part.accuracy),
             part.n,
         ]
-        for one in found
-        for part in one.found.bins
+        for name, one, _ in found
+        for part in one.bins
         if part.n
     ]
     over = ["intervals: over prompts, by Gaffke's test of a bounded mean; for these judges"]

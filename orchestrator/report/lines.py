@@ -92,7 +92,7 @@ class PlainPainter:
 
     def _numbers(self, progress: Progress) -> None:
         self._last_line_s = progress.elapsed_s
-        parts = [*unit_parts(progress), *rate_parts(self._pace.total())]
+        parts = [*unit_parts(progress), *rate_parts(self._pace.rates())]
         if not (progress.stopping or progress.paused):
             parts.append(f"ETA {numbers.duration(self._pace.eta_s())}")
         parts += numbers.spent(progress.money, at_least=progress.at_least)
@@ -149,15 +149,10 @@ def unit_parts(progress: Progress) -> list[str]:
 
 
 def rate_parts(rates: Rates) -> list[str]:
-    """Rates in words."""
-    requests, tokens_in, tokens_out = rates
-    if requests is None:
-        return []
-    return [
-        f"{numbers.speed(requests)} requests/s",
-        f"{numbers.speed(tokens_in)} tokens/s in",
-        f"{numbers.speed(tokens_out)} out",
-    ]
+    """Rates in words; those that are unknown are left out."""
+    units = ("requests/s", "tokens/s in", "tokens/s out")
+    known = zip(rates, units, strict=True)
+    return [f"{numbers.speed(rate)} {unit}" for rate, unit in known if rate is not None]
 
 
 def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:
@@ -198,7 +193,7 @@ class JsonPainter:
     def update(self, progress: Progress) -> None:
         """`{"event": "progress"}`."""
         self._pace.add(progress)
-        requests, tokens_in, tokens_out = self._pace.total()
+        requests, tokens_in, tokens_out = self._pace.rates()
         self._write(
             "progress",
             **msgspec.to_builtins(progress),

@@ -236,18 +236,25 @@ def followable(trust: Trust, settings: Collection[str]) -> Trust:
     return replace(trust, advice=advice)
 
 
-def counted(judgments: Judgments, thresholds: Thresholds = DEFAULTS) -> Counts:
-    """Return the counts of some judgments; clusters without a decided pair are left out."""
+def counted(
+    judgments: Judgments, thresholds: Thresholds = DEFAULTS, *, n_clusters: int = 0
+) -> Counts:
+    """Return the counts of some judgments; clusters without a decided pair are left out.
+
+    Of `n_clusters`, numbered from 0 on, all are counted.
+    """
     masses = judgments.masses[~np.isnan(judgments.masses)]
     products = judgments.decision_ab * judgments.decision_ba
     decided = products != 0
-    codes = np.unique(judgments.clusters[decided], return_inverse=True)[1].reshape(-1)
+    codes = judgments.clusters[decided]
+    if not n_clusters:
+        codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
     return Counts(
         n_readings=int(masses.size),
         n_low=int((masses < thresholds.mass).sum()),
         n_pairs=len(products),
-        decided=np.bincount(codes).astype(np.float64),
-        flipped=np.bincount(codes, products[decided] < 0).astype(np.float64),
+        decided=np.bincount(codes, minlength=n_clusters).astype(np.float64),
+        flipped=np.bincount(codes, products[decided] < 0, n_clusters).astype(np.float64),
         n_units=judgments.n_units,
         n_missing=judgments.n_missing,
         of_models=judgments.of_models,
@@ -370,10 +377,9 @@ def no_ranking(trusts: Sequence[Trust]) -> str:
     if not bad:
         return ""
     said = "; ".join(f"{_who(trust)} {' and '.join(trust.reasons)}" for trust in bad)
-    advice = dict.fromkeys(line for trust in bad for line in trust.advice)
     return (
         f"No ranking: {said}. The scores, win rates, ratings and orders are meaningless. "
-        f"Try {_either(list(advice))}."
+        f"Try {_advice(bad)}."
     )
 
 
@@ -388,10 +394,9 @@ def not_known_yet(trusts: Sequence[Trust]) -> str:
     if not open_:
         return ""
     said = "; ".join(f"{_who(trust)}: {' and '.join(trust.reasons)}" for trust in open_)
-    advice = dict.fromkeys(line for trust in open_ for line in trust.advice)
     return (
         f"Whether {_who(open_[0]) if len(open_) == 1 else 'the judges'} can be trusted cannot be "
-        f"said yet ({said}). Try {_either(list(advice))}."
+        f"said yet ({said}). Try {_advice(open_)}."
     )
 
 
@@ -404,5 +409,6 @@ def _who(trust: Trust) -> str:
     return trust.judge or "the judge"
 
 
-def _either(options: Sequence[str]) -> str:
+def _advice(trusts: Sequence[Trust]) -> str:
+    options = list(dict.fromkeys(line for trust in trusts for line in trust.advice))
     return " or ".join([", ".join(options[:-1]), options[-1]] if options[1:] else options)

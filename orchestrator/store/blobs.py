@@ -11,7 +11,7 @@ alternatives have a form of their own.
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
@@ -34,20 +34,15 @@ _RAW_PREFIX: Final = bytes((_UNCHECKED, _RAW))
 _ZSTD_PREFIX: Final = bytes((_UNCHECKED, _ZSTD))
 # Compressed at once, which takes about as much memory again.
 _BYTES_AT_ONCE: Final = 4 << 20
+_REPAIR: Final = "`orchestrator runs repair RUN` keeps what is readable"
 MOST_BYTES: Final = 64 << 20
 """The longest body of a record: no reply is longer. Longer ones are neither written nor read."""
 MOST_ARRAYS_BYTES: Final = 2 * MOST_BYTES
 """The longest arrays of an outcome: a number takes four bytes, in a reply at least two."""
-REPAIR: Final = (
-    "`orchestrator runs repair RUN` keeps what is readable; the next run requests the rest again"
-)
 
 
-class Content(NamedTuple):
-    """Four-byte values before compression: the frame of `planes` stands behind `mark`."""
-
-    mark: bytes
-    planes: bytes
+Content = tuple[bytes, bytes]
+"""Four-byte values before compression: a mark, and what is compressed to stand behind it."""
 
 
 class _Zstd(threading.local):
@@ -63,7 +58,7 @@ _zstd = _Zstd()
 
 def damaged(what: str, error: object) -> StoreError:
     """Return the error for content that is not as it was written, with the remedy."""
-    return StoreError(f"{what} damaged: {error}. {REPAIR}")
+    return StoreError(f"{what} damaged: {error}. {_REPAIR}")
 
 
 def seal(body: bytes) -> bytes:
@@ -92,7 +87,7 @@ def shorten(blobs: Sequence[bytes]) -> list[bytes]:
     long = [at for at, blob in enumerate(blobs) if len(blob) >= COMPRESS_FROM_BYTES]
     frames = compressed([blobs[at][_PREFIX_BYTES:] for at in long])
     for at, frame in zip(long, frames, strict=True):
-        shortened[at] = shorter(_ZSTD_PREFIX + frame, blobs[at])
+        shortened[at] = min(blobs[at], _ZSTD_PREFIX + frame, key=len)
     return shortened
 
 
@@ -169,7 +164,7 @@ def _checked_body(blob: bytes) -> memoryview:
     if blob[0] != VERSION:
         raise StoreError(
             f"a stored record has format {blob[0]}, this version reads {VERSION}: use the version "
-            f"that wrote the run. If there is none, the record is damaged: {REPAIR}"
+            f"that wrote the run. If there is none, the record is damaged: {_REPAIR}"
         )
     rest = _PREFIX_BYTES + _SUM_BYTES
     if blob[_PREFIX_BYTES:rest] != _sum(blob[1:2] + blob[rest:]):
@@ -245,11 +240,6 @@ def printable(text: str, max_characters: int) -> str:
     return text[:max_characters].encode("utf-8", "backslashreplace").decode()
 
 
-def shorter(candidate: bytes, original: bytes) -> bytes:
-    """The candidate, unless the original is no longer."""
-    return candidate if len(candidate) < len(original) else original
-
-
 def _compressed_at_once(bodies: list[bytes | bytearray | memoryview]) -> list[bytes]:
     if not bodies:
         return []
@@ -287,7 +277,7 @@ As many ids come first, then as many log-probabilities."""
 def content_of(arrays: bytes, top: Top | None) -> Content:
     """Return the form of the arrays that is compressed, without or with alternatives."""
     if top is None:
-        return Content(b"", _planes(np.frombuffer(arrays, "<u4")))
+        return b"", _planes(np.frombuffer(arrays, "<u4"))
     values: Words = np.frombuffer(arrays, "<u4")
     begin, shape = top
     n = shape[0] * shape[1]
@@ -298,7 +288,7 @@ def content_of(arrays: bytes, top: Top | None) -> Content:
     steps[1:] -= logprobs[:-1]
     n_distinct, coded = _coded(ids)
     mark = bytes((MARK,)) + n_distinct.to_bytes(_HEAD_BYTES - 1, "little")
-    return Content(mark, _planes(rest) + coded + _planes(steps))
+    return mark, _planes(rest) + coded + _planes(steps)
 
 
 def expand_alternatives(blob: bytes, n_bytes: int, top: Top) -> bytes:

@@ -16,7 +16,6 @@ from orchestrator.ask import KEY_BYTES
 from orchestrator.backend import Provenance
 from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import blobs, codec, reading
-from orchestrator.store.entries import TokensEntry
 from orchestrator.store.interning import NUMBERED, Vocabulary, is_numbered, unpacked, with_names
 from orchestrator.store.lending import explained
 from orchestrator.store.reading import StoredServer
@@ -67,7 +66,8 @@ class Copying:
         self._execute = connection.execute
         self._fault: BaseException | None = None
         self._vocabulary = Vocabulary(
-            lambda *asked: self._execute(*asked).fetchall(), self._put_texts
+            lambda *asked: self._execute(*asked).fetchall(),
+            lambda entry: self._execute(entry.sql, entry.values),
         )
         self._turn = 0
         self.names: dict[str, int] = {}
@@ -181,10 +181,6 @@ class Copying:
             self._connection.executemany(
                 "UPDATE main.outcome SET head=?, arrays=? WHERE id=?", changed
             )
-
-    def _put_texts(self, entry: TokensEntry) -> None:
-        insert = "INSERT INTO main.token (server, texts) VALUES (?,?)"
-        self._execute(insert, (entry.server, entry.texts))
 
     # -- called by SQLite --------------------------------------------------------------------------
 

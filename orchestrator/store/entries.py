@@ -21,6 +21,18 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+NAME: Final = "INSERT INTO name VALUES (?,?)"
+"""Gives a number to a model, kind of ask, frame or cause: the number and the text."""
+SERVER: Final = """INSERT INTO server VALUES (?,?,?,?,?)
+    ON CONFLICT(id) DO UPDATE SET last_turn=excluded.last_turn"""
+"""Says that a server answers for a model now: its number, that of the model, provenance as JSON,
+milliseconds since 1970, and its turn, which orders who did last."""
+TOKENS: Final = "INSERT INTO token (server, texts) VALUES (?,?)"
+"""Keeps texts of a server's tokens; see `store.interning`."""
+FAILURE: Final = """INSERT INTO failure VALUES (?,?,?,?,1,?,?,?) ON CONFLICT DO UPDATE SET n=n+1,
+    last_key=excluded.last_key, last_message=excluded.last_message,
+    last_at_ms=excluded.last_at_ms"""
+"""Counts one more failure: permanent, model, cause, status; then key, message and time."""
 FRAMES: Final = "frames"
 """The value of a run that holds its frames by name, as JSON."""
 ROLES: Final = "roles"
@@ -39,12 +51,16 @@ class Entry(Protocol):
         ...
 
 
-class NameEntry(msgspec.Struct, frozen=True, gc=False):
-    """A new number for a model, kind of ask, frame or cause."""
+class RowEntry(msgspec.Struct, frozen=True, gc=False):
+    """A row for a statement: `NAME`, `SERVER`, `TOKENS` or `FAILURE`, with its values in order."""
 
-    number: int
-    text: str
-    n_bytes: int = _OVERHEAD_BYTES
+    sql: str
+    values: tuple[object, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory it holds, roughly."""
+        return _OVERHEAD_BYTES + sum(len(one) for one in self.values if isinstance(one, bytes))
 
 
 class MetaEntry(msgspec.Struct, frozen=True, gc=False):
@@ -52,42 +68,6 @@ class MetaEntry(msgspec.Struct, frozen=True, gc=False):
 
     key: str
     value: str
-    n_bytes: int = _OVERHEAD_BYTES
-
-
-class ServerEntry(msgspec.Struct, frozen=True, gc=False):
-    """A server that answers for a model now; `turn` orders who did last."""
-
-    number: int
-    model: int
-    provenance: str
-    at_ms: int
-    turn: int
-    n_bytes: int = _OVERHEAD_BYTES
-
-
-class TokensEntry(msgspec.Struct, frozen=True, gc=False):
-    """Texts of a server's tokens; see `store.interning`."""
-
-    server: int
-    texts: bytes
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory it holds, roughly."""
-        return _OVERHEAD_BYTES + len(self.texts)
-
-
-class FailureEntry(msgspec.Struct, frozen=True, gc=False):
-    """One more failure of a group."""
-
-    permanent: bool
-    model: int
-    cause: int
-    status: int
-    key: bytes
-    message: str
-    at_ms: int
     n_bytes: int = _OVERHEAD_BYTES
 
 
@@ -109,12 +89,12 @@ class OutcomeEntry(msgspec.Struct, frozen=True, gc=False):
     packed: Packed
     content: Content | None
     tally: tuple[float, ...]
-    failure: FailureEntry | None
+    failure: RowEntry | None
 
     @property
     def n_bytes(self) -> int:
         """Memory it holds, roughly."""
-        n_planes = 0 if self.content is None else len(self.content.planes)
+        n_planes = 0 if self.content is None else len(self.content[1])
         return _OVERHEAD_BYTES + self.packed.n_bytes + n_planes
 
 
@@ -155,17 +135,11 @@ def tally_of(outcome: Outcome | Failure, attempts: int, latency_s: float) -> tup
 
 def failure_entry(
     number: Callable[[str], int], key: bytes, model: str, failure: Failure
-) -> FailureEntry:
+) -> RowEntry:
     """The entry of a failure; `number` gives names theirs."""
-    return FailureEntry(
-        failure.permanent,
-        number(model),
-        number(failure.cause),
-        failure.status,
-        key,
-        printable(failure.message, _MAX_MESSAGE),
-        wall_ms(),
-    )
+    group = (failure.permanent, number(model), number(failure.cause), failure.status)
+    message = printable(failure.message, _MAX_MESSAGE)
+    return RowEntry(FAILURE, (*group, key, message, wall_ms()))
 
 
 # The statements of one transaction.
@@ -198,11 +172,6 @@ ADD_UP: Final = """INSERT INTO tally VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO
     n_completion_tokens=n_completion_tokens+excluded.n_completion_tokens,
     latency_s=latency_s+excluded.latency_s"""
 """Adds to the sums of outcomes: model, kind, cause, then what is added in the table's order."""
-_FAILURE: Final = """INSERT INTO failure VALUES (?,?,?,?,1,?,?,?) ON CONFLICT DO UPDATE SET n=n+1,
-    last_key=excluded.last_key, last_message=excluded.last_message,
-    last_at_ms=excluded.last_at_ms"""
-_SERVER: Final = """INSERT INTO server VALUES (?,?,?,?,?)
-    ON CONFLICT(id) DO UPDATE SET last_turn=excluded.last_turn"""
 _AGAIN: Final = "UPDATE unit SET status=?, frame=?, cause=?, rows=? WHERE id=?"
 
 
@@ -237,18 +206,10 @@ class Batches:
                     outcomes.append(entry)
                 case UnitEntry():
                     units.append(entry)
-                case FailureEntry():
-                    self._add_failure(entry)
-                case NameEntry():
-                    self._execute("INSERT INTO name VALUES (?,?)", (entry.number, entry.text))
+                case RowEntry():
+                    self._execute(entry.sql, entry.values)
                 case MetaEntry():
                     changed[entry.key] = entry.value
-                case ServerEntry():
-                    row = (entry.number, entry.model, entry.provenance, entry.at_ms, entry.turn)
-                    self._execute(_SERVER, row)
-                case TokensEntry():
-                    tokens = (entry.server, entry.texts)
-                    self._execute("INSERT INTO token (server, texts) VALUES (?,?)", tokens)
                 case _:
                     raise TypeError(f"no table stores {type(entry).__name__}")
         if outcomes:
@@ -257,10 +218,6 @@ class Batches:
             self._add_units(units)
         if changed:
             values.put(self._connection, changed)
-
-    def _add_failure(self, entry: FailureEntry) -> None:
-        group = (entry.permanent, entry.model, entry.cause, entry.status)
-        self._execute(_FAILURE, (*group, entry.key, entry.message, entry.at_ms))
 
     # -- outcomes --------------------------------------------------------------------------------
 
@@ -292,7 +249,7 @@ class Batches:
             sums = tallies[entry.model, entry.kind, entry.cause]
             sums[:] = map(add, sums, entry.tally)
             if entry.failure is not None:
-                self._add_failure(entry.failure)
+                self._execute(entry.failure.sql, entry.failure.values)
         for group, sums in tallies.items():
             self._execute(ADD_UP, (*group, *sums))
 

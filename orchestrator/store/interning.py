@@ -18,13 +18,13 @@ from orchestrator.errors import StoreError
 from orchestrator.records import UNKNOWN_ID, Generation, IntArray, Scored, TopLogprobs
 from orchestrator.store import blobs, reading
 from orchestrator.store.blobs import printable
-from orchestrator.store.entries import NameEntry, ServerEntry, TokensEntry, wall_ms
+from orchestrator.store.entries import NAME, SERVER, TOKENS, RowEntry, wall_ms
 from orchestrator.store.reading import Query, StoredServer
 from orchestrator.wire import failures
 
 _MAX_NAME: Final = 200
 
-Submit = Callable[[NameEntry | ServerEntry], None]
+Submit = Callable[[RowEntry], object]
 
 
 class Names:
@@ -45,7 +45,7 @@ class Names:
             number = self._numbers.get(name)
             if number is None:
                 number = len(self._numbers) + 1
-                self._submit(NameEntry(number, name))
+                self._submit(RowEntry(NAME, (number, name)))
                 self._numbers[name] = number
         return number
 
@@ -84,8 +84,8 @@ class Servers:
             turn = 0
             if not server.run:
                 self._turn = turn = self._turn + 1
-            text = reading.server_text(server)
-            self._submit(ServerEntry(number, model_number, text, wall_ms(), turn))
+            row = (number, model_number, reading.server_text(server), wall_ms(), turn)
+            self._submit(RowEntry(SERVER, row))
             self._add(server, number)
         return number
 
@@ -190,7 +190,7 @@ class Vocabulary:
     `query` reads what is committed, `submit` queues new texts.
     """
 
-    def __init__(self, query: Query, submit: Callable[[TokensEntry], None]) -> None:
+    def __init__(self, query: Query, submit: Submit) -> None:
         self._query = query
         self._submit = submit
         self._lock = threading.Lock()
@@ -240,7 +240,7 @@ class Vocabulary:
             }
             if new and server != NUMBERED and len(known) + len(new) <= MOST_TOKENS:
                 known.update(new)
-                self._submit(TokensEntry(server, packed(server, new)))
+                self._submit(RowEntry(TOKENS, (server, packed(server, new))))
 
     def known(self, server: int) -> frozenset[int]:
         """The ids of a server's tokens whose texts are kept."""
@@ -279,7 +279,7 @@ class Vocabulary:
                 new[self._next] = name
                 self._next -= 1
         if new:
-            self._submit(TokensEntry(NUMBERED, packed(NUMBERED, new)))
+            self._submit(RowEntry(TOKENS, (NUMBERED, packed(NUMBERED, new))))
 
 
 def with_names(made: Generation, texts: Mapping[int, bytes]) -> Generation:

@@ -10,7 +10,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from orchestrator.disk import files
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
@@ -24,6 +24,7 @@ from orchestrator.store.reading import StoredServer
 from orchestrator.store.rundir import RunDirectory
 
 _COUNTS: Final = "SELECT (SELECT count(*) FROM outcome), (SELECT coalesce(sum(n), 0) FROM tally)"
+_LENT: Final = "server, attempts, latency_s, at_ms, prompt_hash, head, arrays"
 _LAST: Final = """SELECT (SELECT coalesce(max(id), 0) FROM outcome),
     (SELECT coalesce(max(id), 0) FROM unit)"""
 
@@ -125,34 +126,9 @@ def explained(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: {error}") from error
 
 
-class Lent(NamedTuple):
-    """A good outcome as another run holds it.
-
-    Attributes:
-        outcome: Decoded.
-        packed: As it is stored, with its checksums.
-        server: Number of the server that gave it, in the store that lends.
-        attempts: HTTP tries.
-        latency_s: Of the last.
-        at_ms: When it was recorded there, milliseconds since 1970.
-        prompt_hash: Of the prompt as it was sent.
-    """
-
-    outcome: Outcome
-    packed: Packed
-    server: int
-    attempts: int
-    latency_s: float
-    at_ms: int
-    prompt_hash: bytes
-
-    def entry(self, key: bytes, kind: int, model: int, server: int, cause: int) -> OutcomeEntry:
-        """Return the entry for the store that borrows; the numbers are its own."""
-        return OutcomeEntry(
-            key, kind, model, server, cause, self.attempts, self.latency_s, self.at_ms,
-            self.prompt_hash, self.packed, None,
-            tally_of(self.outcome, self.attempts, self.latency_s), None,
-        )  # fmt: skip
+Lent = tuple[Outcome, OutcomeEntry]
+"""A good outcome of another run, decoded, and as that run holds it: `server` has its number there,
+other numbers are 0."""
 
 
 class Lender:
@@ -190,21 +166,21 @@ class Lender:
         """
         if key not in (self._known or self._read()):
             return None
-        row = self._unsorted.get(key)
-        if row is None:
-            found = self._reader.query(lookup.LENT_OF_INDEXED, (key,))
-        else:
-            found = self._reader.query(lookup.LENT_OF_ROW, (key, row))
-        if not found:
+        found = lookup.stored(self._reader.query, _LENT, key, self._unsorted.get(key))
+        if found is None:
             return None
-        *where, head, arrays = found[0]
+        server, attempts, latency_s, at_ms, prompt_hash, head, arrays = found
         outcome = codec.decode(head, arrays, key)
         if isinstance(outcome, Failure):
             return None
         packed = as_stored(outcome, head, arrays, key)
         if isinstance(outcome, Generation) and is_numbered(outcome):
             outcome = with_names(outcome, self.tokens())
-        return Lent(outcome, packed, *where)
+        entry = OutcomeEntry(
+            key, 0, 0, server, 0, attempts, latency_s, at_ms, prompt_hash, packed, None,
+            tally_of(outcome, attempts, latency_s), None,
+        )  # fmt: skip
+        return outcome, entry
 
     def tokens(self, server: int | None = None) -> Mapping[int, bytes]:
         """Texts of a server's tokens by id, and of those that the run has numbered."""

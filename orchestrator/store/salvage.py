@@ -30,13 +30,14 @@ from orchestrator.store import codec, interning, reading, schema, values
 from orchestrator.store.connections import Tables
 from orchestrator.store.entries import (
     FRAMES,
+    NAME,
     ROLES,
+    SERVER,
+    TOKENS,
     Entry,
     MetaEntry,
-    NameEntry,
     OutcomeEntry,
-    ServerEntry,
-    TokensEntry,
+    RowEntry,
     failure_entry,
     tally_of,
 )
@@ -278,15 +279,15 @@ def _copy(
         for number in range(1, max(names, default=0)):
             # Numbers without a gap: the next name is given the next one.
             names.setdefault(number, f"lost name {number}")
-        tables.write([NameEntry(number, text) for number, text in names.items()])
+        tables.write([RowEntry(NAME, row) for row in names.items()])
         tables.write([MetaEntry(key, value) for key, value in of_run.items()])
         servers = source.rows("server", _SERVER_COLUMNS, (int, int, str, int, int))
-        readable: list[ServerEntry] = []
+        readable: list[RowEntry] = []
         for row in servers:
             # One bit can rename a field in good JSON.
             with contextlib.suppress(StoreError):
                 reading.stored_server("", row[2])
-                readable.append(ServerEntry(*row))
+                readable.append(RowEntry(SERVER, row))
         tables.write(readable)
         tables.write(_tokens(source))
         n_other = source.n_lost
@@ -313,13 +314,13 @@ def _copy(
     return kept, source.n_lost - n_other
 
 
-def _tokens(source: _Source) -> list[TokensEntry]:
+def _tokens(source: _Source) -> list[RowEntry]:
     """The texts of tokens that can be read.
 
     Where some can't, a row without a text keeps their numbers from being given to others.
     """
     n_lost = source.n_lost
-    kept: list[TokensEntry] = []
+    kept: list[RowEntry] = []
     numbers: list[int] = []
     for _, server, blob in source.rows("token", "id, server, texts", (int, int, bytes)):
         try:
@@ -327,12 +328,12 @@ def _tokens(source: _Source) -> list[TokensEntry]:
         except (StoreError, OverflowError):
             source.n_lost += 1
             continue
-        kept.append(TokensEntry(server, blob))
+        kept.append(RowEntry(TOKENS, (server, blob)))
         numbers += found if server == interning.NUMBERED else ()
     if source.n_lost > n_lost:
         first = interning.next_number(numbers, is_whole=False)
         mark = interning.packed(interning.NUMBERED, {first: b""})
-        kept.append(TokensEntry(interning.NUMBERED, mark))
+        kept.append(RowEntry(TOKENS, (interning.NUMBERED, mark)))
     return kept
 
 

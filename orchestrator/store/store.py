@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from msgspec.structs import replace
+
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure, Generation, Outcome
@@ -136,8 +138,14 @@ class Store(Readings):
         Raises:
             StoreError: If the store can't be read.
         """
-        found = lookup.blobs(self._query, key) if self._held is None else self._held.blobs(key)
-        return None if found is None else codec.decode(*found, key)
+        if self._held is None:
+            found = lookup.stored(self._query, "head, arrays", key, anywhere=True)
+        else:
+            found = self._held.blobs(key)
+        if found is None:
+            return None
+        head, arrays = found
+        return codec.decode(head, arrays, key)
 
     def put_outcome(  # noqa: PLR0913 (the columns of one row)
         self,
@@ -176,7 +184,7 @@ class Store(Readings):
                     f"transient failures cannot be stored as outcomes: {outcome.cause}"
                 )
             failure = failure_entry(number, key, model, outcome)
-        cause = number("") if failure is None else failure.cause
+        cause = number(outcome.cause if isinstance(outcome, Failure) else "")
         tally = tally_of(outcome, attempts, latency_s)
         self._put(
             OutcomeEntry(
@@ -185,16 +193,17 @@ class Store(Readings):
             )
         )  # fmt: skip
 
-    def copy_outcome(self, key: bytes, ask_kind: str, model: str, lent: Lent, server: int) -> None:
+    def copy_outcome(self, ask_kind: str, model: str, lent: Lent, server: int) -> None:
         """Keep an outcome of another run, byte for byte; otherwise as `put_outcome`.
 
         One whose tokens that run has numbered gets this run's numbers.
         """
-        number = self._names.number
-        if isinstance(lent.outcome, Generation) and lent.outcome.names:
-            outcome = self.vocabulary.numbered(lent.outcome)
-            lent = lent._replace(outcome=outcome, packed=codec.encode(outcome, key))
-        self._put(lent.entry(key, number(ask_kind), number(model), server, number("")))
+        outcome, entry = lent
+        packed = entry.packed
+        if isinstance(outcome, Generation) and outcome.names:
+            packed = codec.encode(self.vocabulary.numbered(outcome), entry.key)
+        kind, named, cause = map(self._names.number, (ask_kind, model, ""))
+        self._put(replace(entry, kind=kind, model=named, server=server, cause=cause, packed=packed))
 
     def put_attempt(self, key: bytes, model: str, failure: Failure) -> None:
         """Count an attempt that failed for the moment.

@@ -14,8 +14,7 @@ from orchestrator.contracts.context import Source, roles_in, there
 from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
 from orchestrator.frames import FrameFiles, names_of
-from orchestrator.report.html.shell import safe_block
-from orchestrator.report.text import page_line
+from orchestrator.report.text import page_line, safe_block
 
 _PREVIEW: Final = 1_200
 # Nobody wins by less than is shown.

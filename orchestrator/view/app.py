@@ -21,37 +21,47 @@ from starlette.routing import Route
 
 from orchestrator.columns import ITEMS
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
-from orchestrator.report.export.files import harmless
-from orchestrator.report.html.shell import safe_block
-from orchestrator.report.text import page_line
+from orchestrator.report.export import harmless
+from orchestrator.report.text import page_line, safe_block
 from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
 from orchestrator.view.item import MAX_TEXT, item_page
-from orchestrator.view.items import Rows, Wanted
+from orchestrator.view.items import CHANGE, Items, Rows, Wanted
 from orchestrator.view.labelling import Desk
-from orchestrator.view.library import Library, Snapshot
-from orchestrator.view.overview import compared
+from orchestrator.view.library import Library, Snapshot, compared
 
 _EXPORTS: Final = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 
 
-def selected(library: Library, snapshot: Snapshot, wanted: Wanted) -> Rows:
-    """Numbers of the items that are wanted, in the order that is wanted.
+def selected(library: Library, snapshot: Snapshot, wanted: Wanted) -> tuple[Items, Rows]:
+    """Return the items, and the numbers of those that are wanted in the order that is wanted.
+
+    Where a number of them is compared with another run, the items have how much it changed.
 
     Raises:
         UsageError: If a condition or an order can't be read.
         RunDirectoryError: If the run that is compared with is none of the library.
     """
     found = snapshot.texts.find(wanted.query) if wanted.query.strip() else None
-    shown = None
+    shown, items = None, snapshot.items
+    by, of = wanted.show.get("by", ""), wanted.show.get("of", "")
     match wanted.show.get("kind", ""):
         case "":
             pass
         case "lost":
             shown = snapshot.answers.lost(wanted.show)
         case "changed":
-            other = library.run(wanted.show.get("than", "")).snapshot()
-            shown = snapshot.answers.changed(other.answers)
+            than = wanted.show.get("than", "")
+            other = library.run(than).snapshot()
+            if of:
+                now, before = (
+                    one.items.column(of, partial(one.answers.column, by=by))
+                    for one in (snapshot, other)
+                )
+                items = items.since(than, of, now, other.items.keys, before)
+                shown = (items.table[CHANGE] != 0).fill_null(value=False).to_numpy()
+            else:
+                shown = snapshot.answers.changed(other.answers)
         case "noted":
             notes = snapshot.notes()
             if tag := wanted.show.get("than", ""):
@@ -64,8 +74,8 @@ def selected(library: Library, snapshot: Snapshot, wanted: Wanted) -> Rows:
     if found is not None and shown is not None:
         # The search keeps what it found.
         found = found & shown
-    column = partial(snapshot.answers.column, by=wanted.show.get("by", ""))
-    return snapshot.items.select(wanted, shown if found is None else found, column)
+    column = partial(snapshot.answers.column, by=by)
+    return items, items.select(wanted, shown if found is None else found, column)
 
 
 def exported(
@@ -80,8 +90,8 @@ def exported(
     """
     if form not in _EXPORTS:
         raise UsageError(f"items can be exported as csv or json, not as {form!r}")
-    rows = selected(library, snapshot, wanted)
-    table = snapshot.items.table[rows].drop("preview")
+    items, rows = selected(library, snapshot, wanted)
+    table = items.table[rows].drop("preview")
     frames = snapshot.result.frames
     if ITEMS in frames:
         texts = frames.scan(ITEMS).select("item", "prompt", "reference")
@@ -223,9 +233,9 @@ class Api:
         """A stretch of the items that are wanted."""
         snapshot = self.snapshot(request)
         snapshot.prepare_search()
-        rows = selected(self._library, snapshot, _wanted(request))
+        items, rows = selected(self._library, snapshot, _wanted(request))
         first, most = _number(request, "offset", 0), _number(request, "limit", 100)
-        items, answers = snapshot.items, snapshot.answers
+        answers = snapshot.answers
         rows_shown = rows[first : first + min(most, _MOST)]
         page, scale = items.page(rows_shown), []
         notes = snapshot.notes()
@@ -254,7 +264,7 @@ class Api:
     def item(self, request: Request) -> object:
         """One item, with its neighbours in the order that is wanted."""
         snapshot, index = self._item_of(request)
-        rows = selected(self._library, snapshot, _wanted(request))
+        _, rows = selected(self._library, snapshot, _wanted(request))
         between = request.query_params.getlist("between")
         page = item_page(snapshot.result.frames, snapshot.items.keys[index], between)
         return {

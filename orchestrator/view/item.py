@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -18,14 +19,15 @@ from orchestrator.records import (
     Failure,
     FloatArray,
     Generation,
+    Outcome,
     PairScores,
     Rewards,
     Scored,
     TopLogprobs,
 )
-from orchestrator.report.html.shell import safe_block
-from orchestrator.report.text import page_line
-from orchestrator.runner.results.requests import Asked, Unit, alternatives, tokens_of
+from orchestrator.report import words
+from orchestrator.report.text import page_line, safe_block
+from orchestrator.runner.results.requests import Unit, alternatives, tokens_of
 from orchestrator.runner.results.token_texts import Speller
 
 MAX_TEXT: Final = 40_000
@@ -75,18 +77,13 @@ def item_page(frames: FrameFiles, key: str, between: Collection[str] = ()) -> di
     }
 
 
+plain: Final = partial(words.plain, text=partial(safe_block, limit=MAX_TEXT))
+"""A value that JSON has, its texts as a page may show them."""
+
+
 def text(value: object) -> str | None:
     """A text from outside, as a page may show it."""
     return None if value is None else safe_block(str(value), MAX_TEXT)
-
-
-def plain(value: object) -> object:
-    """A value that JSON has; what is not finite is None."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, list):
-        return [plain(one) for one in value]
-    return safe_block(value, MAX_TEXT) if isinstance(value, str) else value
 
 
 def _rows(frames: FrameFiles, name: str, key: str) -> list[dict[str, object]]:
@@ -232,10 +229,10 @@ def traced(units: Sequence[Unit], speller: Speller) -> Data:
     shown = []
     for unit in units:
         mine = []
-        for asked in unit.asked:
-            number = numbers.setdefault(asked.ask, len(asks))
+        for ask, outcome in unit.asked:
+            number = numbers.setdefault(ask, len(asks))
             if number == len(asks):
-                asks.append(_asked(asked, speller))
+                asks.append(_asked(ask, outcome, speller))
             mine.append(number)
         shown.append(
             {
@@ -252,7 +249,7 @@ def traced(units: Sequence[Unit], speller: Speller) -> Data:
 
 def _link_scores(asks: Sequence[Data], every: Mapping[int, AnyAsk], units: Sequence[Unit]) -> None:
     """Say of each drawn text where its own tokens were scored."""
-    drawn = {one.ask: one.outcome for unit in units for one in unit.asked}
+    drawn = dict(asked for unit in units for asked in unit.asked)
     for number, ask in every.items():
         made = drawn[ask]
         if not isinstance(made, Generation):
@@ -268,8 +265,7 @@ def _link_scores(asks: Sequence[Data], every: Mapping[int, AnyAsk], units: Seque
         ]
 
 
-def _asked(asked: Asked, speller: Speller) -> Data:
-    ask, outcome = asked.ask, asked.outcome
+def _asked(ask: AnyAsk, outcome: Outcome | Failure, speller: Speller) -> Data:
     kinds = {GenerateAsk: "generate", ScoreAsk: "score", ChooseAsk: "choose", RewardAsk: "reward"}
     found: Data = {"model": page_line(ask.model), "kind": kinds.get(type(ask), "similarity")}
     if not isinstance(ask, SimilarityAsk):

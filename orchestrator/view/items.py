@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -112,6 +112,9 @@ def write_texts(frames: FrameFiles, keys: pl.Series, path: Path) -> Texts:
     return Texts(columnar.scan_arrow(path))
 
 
+CHANGE: Final = "change"
+"""Column of items that are compared with another run."""
+_DIGITS: Final = 2
 _PREVIEW: Final = 240
 _MOST_SCORES: Final = 3
 _PAIRS: Final = (
@@ -167,8 +170,9 @@ class Wanted(msgspec.Struct, frozen=True):
         sort: "index", or a column; the largest first after a "-". A column is "item", "category",
             "prompt", the key of a measure, or one of `Answers.column`.
         show: Which items, by what was found of their answers: `kind` "lost" with what
-            `Answers.lost` takes, "changed" with another run as `than`, or "noted" with a tag or
-            none as `than`; all where empty.
+            `Answers.lost` takes, "changed" with another run as `than` and the number that changed
+            as `of` (where empty an answer, or who is best), or "noted" with a tag or none as
+            `than`; all where empty.
     """
 
     query: str = ""
@@ -220,9 +224,9 @@ class Items:
         for condition in wanted.where:
             kept &= self._test(condition, column)
         sort, descending = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
-        values = self._column(sort, column)
-        if values is None:
-            raise UsageError(f"cannot sort items by {sort!r}")
+        values = self.column(sort, column)
+        # The largest change may be a fall.
+        values = values.abs() if sort == CHANGE else values
         # What is undefined stands last, whichever way it is sorted.
         by = [pl.col("by").fill_nan(None) if values.dtype.is_float() else pl.col("by"), "index"]
         table = pl.DataFrame({"index": self.table["index"], "by": values}).filter(kept)
@@ -238,9 +242,41 @@ class Items:
             one["category"] = one["category"] and page_line(one["category"])
         return shown
 
-    def _column(self, name: str, column: Column) -> pl.Series | None:
+    def column(self, name: str, column: Column) -> pl.Series:
+        """Return a column of the table, or one that `column` gives.
+
+        Raises:
+            UsageError: If there is none.
+        """
         is_own = name in ("index", "item", "category", *(one.key for one in self.measures))
-        return self.table[name] if is_own else column(name)
+        found = self.table[name] if is_own else column(name)
+        if found is None:
+            raise UsageError(f"items have no column {name!r:.80}")
+        return found
+
+    def since(
+        self, run: str, name: str, now: pl.Series, keys: pl.Series, before: pl.Series
+    ) -> "Items":
+        """Return the items with how much a number is above what it was `before` in another run.
+
+        The other run has its own `keys`. The change is null where either run lacks the number, and
+        0 where both are shown alike.
+
+        Raises:
+            UsageError: If it is no number.
+        """
+        if not now.dtype.is_numeric():
+            raise UsageError(f"{name!r:.80} is no number, so it can't be said how much it changed")
+        measure = next((one for one in self.measures if one.key == name), None)
+        title = page_line(name if measure is None else measure.title)
+        says = f"{title}: how much it is above that in {page_line(run)}; sorted by its size."
+        made = Measure(CHANGE, "change", says, _DIGITS if measure is None else measure.digits)
+        both = self.keys.to_frame().with_columns(now=now)
+        old = pl.DataFrame({"item": keys, "before": before})
+        both = both.join(old, on="item", how="left", maintain_order="left")
+        change = both.select((pl.col("now") - pl.col("before")).cast(pl.Float64).fill_nan(None))
+        table = self.table.with_columns(change.to_series().round(made.digits).alias(CHANGE))
+        return Items(table, (*self.measures, made))
 
     def _test(self, condition: str, column: Column) -> Found:
         """One truth value an item; those of texts are kept, since they read all of them."""
@@ -250,9 +286,7 @@ class Items:
         for sign in _SIGN.finditer(condition):
             name, rest = condition[: sign.start()], condition[sign.end(1) :]
             try:
-                values = self._column(name, column)
-                if values is None:
-                    continue
+                values = self.column(name, column)
                 if values.dtype.is_numeric():
                     numbers = values.cast(pl.Float64).to_numpy()
                     if sign[1] == "=" and not rest.strip():
@@ -277,10 +311,13 @@ def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool =
     """The table of a run; texts are not kept, but for the beginning of each prompt."""
     table = _begun(frames)
     measures: list[Measure] = []
-    for found in _measured(frames, all_sources({}, settings, allow_code=allow_code).sources):
-        new = {one: value for one, value in found.values.items() if one.key not in table.columns}
+    sources = all_sources({}, settings, allow_code=allow_code).sources
+    for rows, values in _measured(frames, sources):
+        new = {one: value for one, value in values.items() if one.key not in table.columns}
         if new:
-            table = table.join(found.by_item(new), on="item", how="left", maintain_order="left")
+            cast = [value.cast(pl.Float64).alias(one.key) for one, value in new.items()]
+            by_item = rows.group_by("item").agg(cast)
+            table = table.join(by_item, on="item", how="left", maintain_order="left")
             measures += new
     if len({measure.key.partition(".")[0] for measure in measures}) == 1:
         # With one method its name says nothing.
@@ -324,20 +361,14 @@ _OF_PAIRS: Final[tuple[tuple[set[str], str, str, int, pl.Expr], ...]] = (
 )  # fmt: skip
 
 
-class _Measured(NamedTuple):
-    """Measures of the rows of a method: each with its value of an item."""
-
-    rows: pl.DataFrame
-    values: dict[Measure, pl.Expr]
-
-    def by_item(self, values: Mapping[Measure, pl.Expr]) -> pl.DataFrame:
-        """Return some of the measures, one row an item."""
-        cast = [value.cast(pl.Float64).alias(one.key) for one, value in values.items()]
-        return self.rows.group_by("item").agg(cast)
+_Values = dict[Measure, pl.Expr]
+"""Measures with their value of an item, over its rows."""
 
 
-def _measured(frames: FrameFiles, sources: Sequence[Source]) -> Iterator[_Measured]:
-    """Yield the measures of each method, by the roles of its columns."""
+def _measured(
+    frames: FrameFiles, sources: Sequence[Source]
+) -> Iterator[tuple[pl.DataFrame, _Values]]:
+    """Yield the rows of each method and their measures, by the roles of its columns."""
     pairs = {name: role.pairs for name, role in roles_in(frames).items() if role.pairs}
     for source in sources:
         if source.frame in pairs:
@@ -351,7 +382,9 @@ def _measured(frames: FrameFiles, sources: Sequence[Source]) -> Iterator[_Measur
             yield _of_pairs(frames, frame, pairs[frame], name)
 
 
-def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) -> _Measured:
+def _of_pairs(
+    frames: FrameFiles, frame: str, role: PairColumns, method: str
+) -> tuple[pl.DataFrame, _Values]:
     columns = {
         name: column
         for name, column in there(frames, frame, role.columns()).items()
@@ -374,7 +407,7 @@ def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) ->
         for needed, name, title, digits, value in _OF_PAIRS
         if needed <= set(rows.columns)
     }
-    return _Measured(rows, found)
+    return rows, found
 
 
 def _good(frames: FrameFiles, frame: str, method: str, columns: Iterable[str]) -> pl.DataFrame:
@@ -385,7 +418,7 @@ def _good(frames: FrameFiles, frame: str, method: str, columns: Iterable[str]) -
     return rows.filter((pl.col("method") == method) & (pl.col("status") == "ok"))
 
 
-def _of_scores(frames: FrameFiles, source: Source) -> _Measured:
+def _of_scores(frames: FrameFiles, source: Source) -> tuple[pl.DataFrame, _Values]:
     good = _good(frames, source.frame, source.name, source.scores)
     found = {}
     scores = [name for name in source.scores if good.schema.get(name) == pl.Float64]
@@ -403,7 +436,7 @@ def _of_scores(frames: FrameFiles, source: Source) -> _Measured:
             _, _, title, digits, value = _OF_PAIRS[-1]
             key, says = f"{source.name}.undefined", terms()["column"][title]
             found[Measure(key, _title(source.name, title), says, digits)] = value
-    return _Measured(good, found)
+    return good, found
 
 
 def _without_value(rows: pl.DataFrame, *values: str) -> pl.DataFrame:

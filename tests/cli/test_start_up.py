@@ -73,7 +73,7 @@ def test_a_list_of_runs_loads_no_html_report():
 
 def test_the_state_of_runs_needs_no_frames_and_no_results():
     modules, _ = after("runs")
-    assert modules.isdisjoint({"polars", "orchestrator.runner.interface.result", "scipy.optimize"})
+    assert modules.isdisjoint({"polars", "orchestrator.interface.result", "scipy.optimize"})
 
 
 def test_before_the_first_request_a_run_has_imported_nothing_of_its_results(tmp_path):
@@ -105,7 +105,7 @@ print("after", *sys.modules)
     first, *_, last = [
         set(line.split()) for line in ended.stdout.splitlines() if line[:6] in ("before", "after ")
     ]
-    late = {"polars", "orchestrator.runner.interface.result", "orchestrator.report.results"}
+    late = {"polars", "orchestrator.interface.result", "orchestrator.report.results"}
     assert first.isdisjoint(late)
     assert late <= last
 
@@ -153,12 +153,36 @@ cli.entry()
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
 
 
+# Loaded by `check`, from the first to nearly the last.
+LOADED = (
+    "orchestrator.cli", "argparse", "orchestrator.errors", "orchestrator.runner.commands.parser",
+    "orchestrator.runner.commands.guard", "orchestrator.report.text", "orchestrator.runner.logs",
+    "pydantic", "yaml", "orchestrator.recipe.load", "orchestrator.methods.pairwise_ranking",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_an_interrupt_while_modules_load_is_no_traceback(name):
+    code = """
+import os, signal, sys
+wanted = sys.argv.pop(1)
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == wanted:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+from orchestrator.__main__ import entry
+entry()
+"""
+    words = [sys.executable, "-c", code, name, "check", "pairwise_ranking"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (130, False), ended.stderr
+
+
 @pytest.mark.parametrize("name", commands())
 def test_every_command_has_a_function(name):
     assert callable(
-        pkgutil.resolve_name(
-            f"orchestrator.runner.commands.{commands()[name].get_default('handler')}"
-        )
+        pkgutil.resolve_name(f"orchestrator.commands.{commands()[name].get_default('handler')}")
     )
 
 
@@ -170,6 +194,6 @@ def test_a_shard_of_several_imports_nothing_of_results(recipe, monkeypatch):
     modules, _ = after("run", path, "-q", "--shard", "1/2")
     assert "orchestrator.runner.session.session" in modules
     assert modules.isdisjoint({
-        "polars", "orchestrator.runner.interface.result", "orchestrator.runner.results.frames",
-        "orchestrator.runner.comparing.gating", "orchestrator.report.results",
+        "polars", "orchestrator.interface.result", "orchestrator.runner.results.frames",
+        "orchestrator.interface.gating", "orchestrator.report.results",
     })  # fmt: skip

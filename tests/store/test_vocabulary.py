@@ -119,7 +119,7 @@ def test_a_copy_of_another_run_has_this_run_s_numbers(run, tmp_path):
         lent = lender.find(key(1))
         assert lent is not None
         server = store.server_id(MODEL, SERVER, run=str(there))
-        store.copy_outcome(key(1), "generate", "judge", lent, server)
+        store.copy_outcome("generate", "judge", lent, server)
         assert (texts(store, 1), texts(store, 2)) == (["a", " b"], ["q", "r", "a"])
     with opened(run) as store:
         copied = store.get(key(1))

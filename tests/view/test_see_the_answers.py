@@ -3,6 +3,7 @@
 import re
 import shlex
 from itertools import pairwise, product
+from urllib.parse import urljoin
 
 import numpy as np
 import pytest
@@ -87,6 +88,30 @@ def test_a_question_is_answered_by_its_clicks(browser, links, clicks):
             assert page.locator(".list .row.tall").count() >= 1
         if "Good" in clicks:
             page.locator(".note-editor button[aria-pressed=true]").first.wait_for()
+        assert said == []
+
+
+def test_each_number_of_two_runs_leads_to_the_items_behind_it(browser, links):
+    with opened(browser, links, "/compare?a=a&b=b") as (page, said):
+        page.locator("a.behind-it").first.wait_for()
+        is_compared = "table => /difference.*resolved/.test(table.tHead.textContent)"
+        for table in page.locator("table.data").all():
+            if table.evaluate(is_compared):
+                # What it is in each run, and the difference.
+                assert [
+                    row.locator("a.behind-it").count() for row in table.locator("tbody tr").all()
+                ] == [3] * len(NAMES)
+        shown = page.locator(".tools .said")
+        for href in {one.get_attribute("href") for one in page.locator("a.behind-it").all()}:
+            page.goto(urljoin(page.url, href))
+            shown.filter(has_text=re.compile(r"^[1-9].* items?$")).wait_for()
+            if "show=changed" in href:
+                assert page.get_by_label("What changed").input_value().startswith("worth of ")
+                page.get_by_label("What changed").select_option("")
+                page.wait_for_url(lambda now: "of=" not in now and "change&" not in now)
+                page.get_by_label("What changed").select_option("pairwise_ranking.margin")
+                page.wait_for_url(re.compile("of=pairwise_ranking.margin"))
+                shown.filter(has_text=re.compile(r"^[1-9].* items?$")).wait_for()
         assert said == []
 
 

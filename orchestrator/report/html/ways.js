@@ -52,15 +52,15 @@ export const wayOf = (about, says, meta, of = "") => {
   return having(meta, of, ...(CHECKED[about] ?? []));
 };
 
-/** Give each number that items are behind to `offer(place, parts, ...children)`, which leads to them. */
-export const linkNumbers = (content, meta, offer) => {
+/** Give each number that items are behind, by `found`, to `offer(place, parts, ...children)`, which leads to them. */
+export const linkNumbers = (content, meta, offer, found = ways) => {
   for (const table of content.querySelectorAll("table.data[data-of]")) {
     const titles = Array.from(table.tHead.rows[0].cells, (one) => [one.textContent, one.colSpan]);
     for (const row of table.tBodies[0].rows) {
       let place = 0;
       const cells = new Map(titles.map(([title, span]) => [title, row.cells[(place += span) - span]]));
       const texts = new Map([...cells].map(([title, cell]) => [title, cell?.textContent ?? ""]));
-      for (const [title, parts] of ways(texts, meta, table.dataset.of)) {
+      for (const [title, parts] of found(texts, meta, table.dataset.of)) {
         const cell = cells.get(title);
         if (cell?.textContent && !cell.querySelector("a, button")) offer(cell, parts, ...cell.childNodes);
       }

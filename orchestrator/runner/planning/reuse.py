@@ -56,9 +56,9 @@ class Lenders:
         found = self.find(key)
         if found is None:
             return None
-        (run, _), lent = found
+        (run, _), (outcome, _) = found
         self.n_found[run.said] += 1
-        return lent.outcome
+        return outcome
 
 
 @contextlib.contextmanager
@@ -114,9 +114,10 @@ class Copies:
         if found is None:
             return None
         opened, lent = found
-        self._store.copy_outcome(key, kind, model, lent, self._server(model, opened, lent.server))
+        outcome, entry = lent
+        self._store.copy_outcome(kind, model, lent, self._server(model, opened, entry.server))
         self.n_copied[opened[0].said] += 1
-        return lent.outcome
+        return outcome
 
     def meet(self, model: str, provenance: Provenance) -> None:
         """Hold a server that has been connected to those that answered the other runs.

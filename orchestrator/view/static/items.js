@@ -1,7 +1,7 @@
 // All items of a run: only the rows that are seen are there, and only these are asked for.
 import { h, name, segmented } from "./dom.js";
 import { noted } from "./notes.js";
-import { count, fixed, get, runPath } from "./data.js";
+import { count, fixed, get, runPath, signed } from "./data.js";
 
 const ROW = 40;
 const LINES = [2, 8]; // of an answer, short and long
@@ -73,7 +73,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     if (typeof key === "number") return answerCell(row.answers?.[key], noteOf(row, found.models[key]));
     if (kind === "asked") {
       return h("span", { role: "gridcell", class: "told-answer" },
-        h("span", { class: "worth" }, h("a", { href: `${path}/item/${row.index}${wanted.size ? `?${wanted}` : ""}`, tabindex: -1 }, name(row.name)), row.category && h("span", { class: "faint" }, name(row.category)), row.failed > 0 && h("span", { class: "badge bad" }, `${count(row.failed)} failed`), noted(noteOf(row, ""))),
+        h("span", { class: "worth" }, h("a", { href: `${path}/item/${row.index}${wanted.size ? `?${wanted}` : ""}`, tabindex: -1 }, name(row.name)), row.category && h("span", { class: "faint" }, name(row.category)), typeof row.change === "number" && h("b", {}, signed(row.change, 2)), row.failed > 0 && h("span", { class: "badge bad" }, `${count(row.failed)} failed`), noted(noteOf(row, ""))),
         h("span", { class: "said-text", dir: "auto" }, row.preview));
     }
     if (key === "index") return h("span", { role: "gridcell", class: "n faint" }, count(row.index + 1));
@@ -82,7 +82,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     if (key === "prompt") return h("span", { role: "gridcell", class: "preview" }, name(row.preview));
     const measure = found.measures.find((one) => one.key === key);
     const value = row[key];
-    return h("span", { role: "gridcell", class: `${kind}${key === "failed" && value > 0 ? " bad" : ""}${value === null ? " faint" : ""}` }, fixed(value, measure.digits));
+    return h("span", { role: "gridcell", class: `${kind}${key === "failed" && value > 0 ? " bad" : ""}${value === null ? " faint" : ""}` }, (key === "change" ? signed : fixed)(value, measure.digits));
   };
 
   const draw = () => {
@@ -165,6 +165,9 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   // -- what is wanted -----------------------------------------------------------------------------
 
   const change = async () => {
+    // Without a number that is compared there is none by which it changed.
+    const isCompared = wanted.get("show") === "changed" && wanted.has("of");
+    if (!isCompared && wanted.get("sort")?.replace(/^-/, "") === "change") wanted.delete("sort");
     asked.abort();
     asked = new AbortController();
     const mine = asked;
@@ -248,7 +251,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   const shows = h("select", { "aria-label": "Show", change: (event) => show(event.target.value) });
   const more = h("span", { class: "where" });
   const runs = [];
-  const choice = (label, key, options) => h("select", { "aria-label": label, change: (event) => want(key, event.target.value) },
+  const choice = (label, key, options, before = () => {}) => h("select", { "aria-label": label, change: (event) => { before(event.target.value); want(key, event.target.value); } },
     options.map(([value, text]) => h("option", { value, selected: (wanted.get(key) ?? "") === value }, text)));
   const models = () => found.models.map((one) => [one, one]);
   const show = async (value) => {
@@ -274,7 +277,8 @@ export const items = async ({ parts: [run], query, go, remember }) => {
       choice("Length of the answer that lost", "than", [["", "of any length"], ["shorter", "and is shorter"], ["longer", "though it is longer"]]));
     else if (now === "changed") {
       const known = runs.length ? runs : [wanted.get("than")].filter(Boolean);
-      more.replaceChildren(known.length ? choice("Since the run", "than", known.map((one) => [one, one])) : "There is no other run here.");
+      more.replaceChildren(...(known.length ? [choice("Since the run", "than", known.map((one) => [one, one])), " in ",
+        choice("What changed", "of", [["", "an answer or the winner"], ...numbers().filter(([key]) => key !== "change")], (value) => { if (value) wanted.set("sort", "-change"); })] : ["There is no other run here."]));
     } else if (now === "noted" && found.tags.length) more.replaceChildren(choice("Tag", "than", [["", "of any tag"], ...found.tags.map((one) => [one, one])]));
     else more.replaceChildren();
   };

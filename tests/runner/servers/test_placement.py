@@ -8,10 +8,10 @@ import pytest
 
 import orchestrator
 from orchestrator.errors import UsageError
+from orchestrator.interface import api
 from orchestrator.placement import Gpu
 from orchestrator.recipe.load import load
 from orchestrator.recipe.schema import Resources
-from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.launched import launched_servers
 from orchestrator.runner.servers.machine import inventory, visible
@@ -127,7 +127,7 @@ def test_replicas_take_a_gpu_each_and_the_plan_says_which(tmp_path):
     found = launched_servers(
         list(loaded.models.values()),
         lambda name: tmp_path / name,
-        places=placed.places,
+        placed=placed.servers,
         allow_code=False,
     )
     assert [server.name for server in found["novice"]] == [
