@@ -28,15 +28,12 @@ import random
 import re
 import select
 import signal
-import subprocess
 import sys
-import tarfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -45,8 +42,8 @@ from typing import Final, NamedTuple
 import pytest
 from scipy.stats import binomtest
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-PRODUCT: Final = ("orchestrator", "backends", "launch")
+from tools.reached import FAST, PRODUCT, ROOT, Reached, copied, forget
+
 _FLIPS: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -78,7 +75,6 @@ _HANGS: Final = ("-o", "timeout=60")
 _HUNG_S: Final = 300.0
 # Of an import among the weights of words, which are at most 7.
 _IMPORTED: Final = 20.0
-FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
     *(ast.Return, ast.Expr, ast.AugAssign, ast.Raise, ast.Delete, ast.Continue),
@@ -234,45 +230,6 @@ class Tests:
         )
 
 
-class Reached:
-    """What `tools/reached.py` noted: the tests that run each statement, the quickest first."""
-
-    def __init__(self, to: Path) -> None:
-        places = json.loads((to / "statements.json").read_text())
-        self._places: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
-        for number, (path, first, last) in enumerate(places):
-            self._places[path].append((last - first, number, first))
-        noted: dict[str, tuple[float, set[int]]] = {}
-        at_import: set[int] = set()
-        set_up: defaultdict[str, set[int]] = defaultdict(set)
-        for notes in sorted(to.glob("reached.*.jsonl"), key=lambda p: p.stat().st_mtime):
-            for one in map(json.loads, notes.read_text("utf-8").splitlines()):
-                if not one["test"]:
-                    at_import |= {*one["ran"]}
-                elif one["test"].endswith("@setup"):
-                    # A fixture of several tests runs in the first of them.
-                    set_up[one["test"].partition("::")[0]] |= {*one["ran"]}
-                else:
-                    test = one["test"].partition("[")[0]
-                    seconds, ran = noted.get(test, (0.0, set()))
-                    noted[test] = seconds + one["seconds"], ran | {*one["ran"]}
-        self._at_import = at_import
-        self._tests: defaultdict[int, list[str]] = defaultdict(list)
-        for test, (_, ran) in sorted(noted.items(), key=lambda item: item[1][0]):
-            for number in ran | set_up[test.partition("::")[0]]:
-                self._tests[number].append(test)
-
-    def running(self, path: str, line: int) -> list[str] | None:
-        """Return the tests, or None if it runs as modules are imported, so that any may tell."""
-        inside = [
-            (lines, number)
-            for lines, number, first in self._places[path]
-            if 0 <= line - first <= lines
-        ]
-        number = min(inside)[1]
-        return None if number in self._at_import else self._tests[number]
-
-
 def _words(text: str) -> set[str]:
     return {*re.findall(r"[^\W\d]\w{2,}", text), *re.findall(r"[^\W\d][\w.]+", text)}
 
@@ -327,6 +284,7 @@ class Bench:
         self._seconds = itertools.count(time.monotonic_ns() // 10**7)
         os.chdir(tree)
         sys.path[0] = os.environ["PYTHONPATH"] = str(tree)
+        forget("tools")
         # As `tests/conftest.py` says it, before the product is loaded.
         os.environ["ORCHESTRATOR_RAISE_FAULTS"] = "1"
         for name in _LIBRARIES:
@@ -429,8 +387,7 @@ class Bench:
                         function.__code__ = new[key]
                         n_changed += code != new[key]
         if not n_changed or self.tests.is_loaded(mutant):
-            for name in [one for one in sys.modules if one.partition(".")[0] in PRODUCT]:
-                del sys.modules[name]
+            forget(*PRODUCT)
 
 
 def _codes(source: bytes, path: str) -> dict[tuple[str, int], CodeType]:
@@ -444,22 +401,6 @@ def _codes(source: bytes, path: str) -> dict[tuple[str, int], CodeType]:
             found[name, sum(known == name for known, _ in found)] = code
         left += inner
     return found
-
-
-def copied(to: Path, name: str = "tree") -> Path:
-    """Return a copy of the last commit's files; one that is there already is used again."""
-    tree = to / name
-    if not tree.is_dir():
-        archive = subprocess.run(
-            ["git", "archive", "HEAD"],  # noqa: S607
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-        ).stdout
-        tree.mkdir(parents=True)
-        with tarfile.open(fileobj=BytesIO(archive)) as files:
-            files.extractall(tree, filter="data")
-    return tree
 
 
 def drawn(tree: Path, seed: int) -> list[Mutant]:

@@ -16,17 +16,22 @@ import ast
 import json
 import mmap
 import os
+import subprocess
 import sys
+import tarfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pytest
 
-from tools.mutants import FAST, PRODUCT, ROOT, copied
-
+ROOT: Final = Path(__file__).resolve().parents[1]
+PRODUCT: Final = ("orchestrator", "backends", "launch")
+FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 # A program that has no such file sets keys of a dictionary that nobody reads.
 _MARKS: Final = """\
 import mmap
@@ -131,6 +136,28 @@ class Noting:
             self._taken(report.nodeid, time.process_time() - self.start)
 
 
+def copied(to: Path, name: str = "tree") -> Path:
+    """Return a copy of the last commit's files; one that is there already is used again."""
+    tree = to / name
+    if not tree.is_dir():
+        archive = subprocess.run(
+            ["git", "archive", "HEAD"],  # noqa: S607
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+        ).stdout
+        tree.mkdir(parents=True)
+        with tarfile.open(fileobj=BytesIO(archive)) as files:
+            files.extractall(tree, filter="data")
+    return tree
+
+
+def forget(*packages: str) -> None:
+    """Have these packages loaded anew, by tests from the copy in which they run."""
+    for name in [one for one in sys.modules if one.partition(".")[0] in packages]:
+        del sys.modules[name]
+
+
 def prepared(to: Path) -> int:
     """Make the marked copy where there is none, and return how many statements have a mark."""
     where = to / "statements.json"
@@ -144,6 +171,45 @@ def prepared(to: Path) -> int:
         (tree / "_marks.py").write_text(_MARKS)
         where.write_text(json.dumps(places))
     return len(json.loads(where.read_text()))
+
+
+class Reached:
+    """What `tools/reached.py` noted: the tests that run each statement, the quickest first."""
+
+    def __init__(self, to: Path) -> None:
+        places = json.loads((to / "statements.json").read_text())
+        self._places: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        for number, (path, first, last) in enumerate(places):
+            self._places[path].append((last - first, number, first))
+        noted: dict[str, tuple[float, set[int]]] = {}
+        at_import: set[int] = set()
+        set_up: defaultdict[str, set[int]] = defaultdict(set)
+        for notes in sorted(to.glob("reached.*.jsonl"), key=lambda p: p.stat().st_mtime):
+            for one in map(json.loads, notes.read_text("utf-8").splitlines()):
+                if not one["test"]:
+                    at_import |= {*one["ran"]}
+                elif one["test"].endswith("@setup"):
+                    # A fixture of several tests runs in the first of them.
+                    set_up[one["test"].partition("::")[0]] |= {*one["ran"]}
+                else:
+                    test = one["test"].partition("[")[0]
+                    seconds, ran = noted.get(test, (0.0, set()))
+                    noted[test] = seconds + one["seconds"], ran | {*one["ran"]}
+        self._at_import = at_import
+        self._tests: defaultdict[int, list[str]] = defaultdict(list)
+        for test, (_, ran) in sorted(noted.items(), key=lambda item: item[1][0]):
+            for number in ran | set_up[test.partition("::")[0]]:
+                self._tests[number].append(test)
+
+    def running(self, path: str, line: int) -> list[str] | None:
+        """Return the tests, or None if it runs as modules are imported, so that any may tell."""
+        inside = [
+            (lines, number)
+            for lines, number, first in self._places[path]
+            if 0 <= line - first <= lines
+        ]
+        number = min(inside)[1]
+        return None if number in self._at_import else self._tests[number]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -161,9 +227,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("ORCHESTRATOR_SHARED", str(ROOT.parent / "shared"))
     os.chdir(tree)
     sys.path[0] = str(tree)
-    # The tests import those of the copy.
-    for name in [one for one in sys.modules if one.partition(".")[0] == "tools"]:
-        del sys.modules[name]
+    forget("tools")
     with marks.open("r+b") as file:
         noting = Noting(mmap.mmap(file.fileno(), 0), to / f"reached.{number}.jsonl")
     options = ("-q", "--assert=plain", "--tb=no", f"--basetemp={to / f'scratch.{number}'}")

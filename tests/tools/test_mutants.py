@@ -130,7 +130,7 @@ def test_only_tests_that_run_the_statement_try_it(tree):
     noted += [("t.py::other", [0]), ("u.py::third@setup", [1]), ("u.py::third", [])]
     lines = [json.dumps({"test": name, "seconds": 1, "ran": ran}) for name, ran in noted]
     (tree.parent / "reached.1.jsonl").write_text("\n".join(lines))
-    found = mutants.Reached(tree.parent)
+    found = reached.Reached(tree.parent)
     assert sorted(found.running("orchestrator/methods/a.py", 2) or ()) == [
         "t.py::one",
         "u.py::third",
