@@ -202,8 +202,9 @@ class Tests:
     def of(self, mutant: Mutant, source: bytes) -> list[list[str]]:
         """Return those of each file, the nearest file first.
 
-        A rare word counts more, an import of the module most. Where it is known which tests run the
-        statement, only those are returned.
+        A rare word counts more, an import of the module most. Where tests are known that run the
+        statement, only those are returned; a program that sees neither our variables nor our
+        folder runs some unseen.
         """
         module = Path(mutant.path).with_suffix("")
         place = module.parts[:-1] if module.name == "__init__" else module.parts
@@ -216,7 +217,7 @@ class Tests:
 
         running = self._reached.running(mutant.path, mutant.line) if self._reached else None
         files = sorted(self._words, key=near, reverse=True)
-        if running is None:
+        if not running:
             return [[file] for file in files]
         by_file = defaultdict(list)
         for test in running:
