@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator import Recipe, RecipeError, contracts, plugins
+from orchestrator.contracts.method import Analysis
 from orchestrator.ranking.scores import ScoreRef
 
 MODELS = {name: {"server": "fake", "weights": f"small:0.{n}"} for n, name in enumerate("abc", 1)}
@@ -11,7 +12,7 @@ MODELS = {name: {"server": "fake", "weights": f"small:0.{n}"} for n, name in enu
 def settings_that_name():
     """Each setting of a bundled analysis that names methods, with a wrong name."""
     for kind in plugins.kinds(plugins.ANALYSES):
-        config = contracts.load(plugins.ANALYSES, kind).Config
+        config = contracts.load(Analysis, kind).Config
         for name, field in config.model_fields.items():
             of_scores = ScoreRef.__name__ in str(field.annotation)
             if name == "method":
