@@ -30,9 +30,9 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_002,
+    "private functions used once": 1_000,
     "functions with `Any` in the signature": 215,
-    "lines": 99_937,
+    "lines": 99_971,
     "files": 399,
     "distinct names": 3_801,
     "value classes": 496,
