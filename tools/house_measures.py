@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 998,
     "functions with `Any` in the signature": 215,
-    "lines": 99_895,
+    "lines": 99_858,
     "files": 399,
     "distinct names": 3_795,
     "value classes": 495,
