@@ -11,10 +11,11 @@ from markupsafe import Markup
 
 from orchestrator.columns import ITEMS
 from orchestrator.disk.paths import shown
+from orchestrator.figures import Figure
 from orchestrator.frames import counted_by, lazy_of, names_of
 from orchestrator.report.html import basis, judgments, methods, ranked
 from orchestrator.report.html.examples import Examples, examples
-from orchestrator.report.html.figures import Figure, Material
+from orchestrator.report.html.figures import Material, made_safe
 from orchestrator.report.html.shell import keyed, page, template, undrawn
 from orchestrator.report.picture import forest
 from orchestrator.report.rankings import coverage
@@ -139,7 +140,8 @@ def sections(material: Material) -> Iterator[Section]:
             title = one.title
             for ending in common:
                 title = title.removesuffix(ending)
-            figures.append(replace(one, title=title, key=_free(one.key, taken)))
+            safe = made_safe(one)
+            figures.append(replace(safe, title=title, key=_free(safe.key, taken)))
         yield replace(section, figures=figures)
 
 
