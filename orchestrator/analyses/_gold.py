@@ -25,8 +25,6 @@ from orchestrator.statistics.means import levelled
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.tables import measured
 
-CONFIDENCE: Final = "confidence"
-"""Name of ProbDiff's score of a model, beside its columns: 1 where d reaches the main threshold."""
 _READ: Final = ("item", "category", "turn", "model", "status", "d")
 
 
@@ -35,7 +33,8 @@ def evaluators(
 ) -> list[Score]:
     """Return the scores that are asked for; every score of every method where none is.
 
-    With `with_confidence`, all scores of ProbDiff have its confidence among them.
+    With `with_confidence`, all scores of ProbDiff have its confidence among them: 1 where d
+    reaches the main threshold.
 
     Raises:
         UsageError: If there is no such method or column.
@@ -45,14 +44,14 @@ def evaluators(
     for ref in refs:
         source = source_of(context, ref.method)
         columns = [ref.column] if ref.column is not None else list(source.scores)
-        if with_confidence and ref.column is None and isinstance(source.method, ProbDiff):
-            columns.append(CONFIDENCE)
+        if with_confidence and ref.column is None:
+            columns += source.method.derived
         found += [_evaluator(context, source, column) for column in columns]
     return found
 
 
 def _evaluator(context: Context, source: Source, column: str) -> Score:
-    if column != CONFIDENCE or not isinstance(source.method, ProbDiff):
+    if column not in source.method.derived or not isinstance(source.method, ProbDiff):
         return score(context, source, column)
     rows = context.rows_of(source, _READ)
     # A text without d fails, as published; a failed request is missing.
@@ -67,7 +66,7 @@ def _evaluator(context: Context, source: Source, column: str) -> Score:
         judge=pl.lit(None, pl.String),
         value=passed.cast(pl.Float64),
     )
-    return Score(f"{source.name}.{CONFIDENCE}", 1, points, is_pairwise=False)
+    return Score(f"{source.name}.{column}", 1, points, is_pairwise=False)
 
 
 def mean_cell(points: pl.DataFrame, confidence_level: float) -> Measured:

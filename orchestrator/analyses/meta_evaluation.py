@@ -10,12 +10,12 @@ glass-box paper prints them (Table 1), and are each given by category and tested
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import polars as pl
 from msgspec.structs import replace
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from orchestrator.analyses._gold import (
     Compared,
@@ -90,6 +90,16 @@ class Config(Settings):
     baseline: ScoreRef | None = Field(
         None, description="Score to test every other score against. Default: test all pairs."
     )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        base = self.baseline
+        if base is not None and self.scores:
+            same = [ref for ref in self.scores if ref.method == base.method]
+            if not any(ref.column in (None, base.column) for ref in same):
+                said = f"{base.method}.{base.column}"
+                raise ValueError(f"'baseline': {said!r} is not among 'scores'")
+        return self
 
 
 class MetaEvaluationAnalysis(Analysis[Config]):

@@ -74,7 +74,11 @@ def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> C
     if (absent := withheld(answer, secret)) is not None:
         return absent
     if message.thought and not message.text:
-        return _REASONS_FIRST
+        return unsupported(
+            "the first token belongs to the reasoning that the server sets aside, not to the "
+            "answer; switch the reasoning off, or let the judge write before its verdict "
+            "(chain_of_thought)"
+        )
     entry = answer.logprobs and _first(answer.logprobs)
     listing = _listing(entry, message.text) if entry else None
     if listing is None:
@@ -199,8 +203,11 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
         text: That came with it.
     """
     if id_in(entry.token) is not None:
-        return _BY_IDS
-    way = bytes_of if entry.utf8 is not None else way_of([entry.token], text)
+        return unsupported(
+            "the reply names tokens by ids ('token_id:7'), so that labels can't be told; start "
+            "the server without --return-tokens-as-token-ids, or say `backend: vllm` of it"
+        )
+    way = bytes_of if entry.utf8 else way_of([entry.token], text)
     found: dict[bytes, float] = {}
     values: list[float] = []
     twice: set[bytes] = set()
@@ -214,7 +221,7 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
         if value > ROUNDING or unknown:
             return None
         values.append(value)
-        token = way(one.token) if one.utf8 is None else bytes(one.utf8)
+        token = way(one.token) if not one.utf8 else bytes(one.utf8)
         if (before := found.get(token)) is None:
             found[token] = value
             continue
@@ -225,7 +232,7 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
         return None
     # vLLM puts the drawn token first and cuts the list; then only the others bound what is missing.
     lowest = min(values[1:] if len(values) > 1 and values[0] < values[1] else values)
-    own = way(entry.token) if entry.utf8 is None else bytes(entry.utf8)
+    own = way(entry.token) if not entry.utf8 else bytes(entry.utf8)
     if not is_in(own, text):
         return misspelled([own], text)
     drawn = logprob(entry.logprob)
@@ -240,14 +247,6 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
 
 _SAME: Final = 1e-4
 """Two numbers of one token differ by no more."""
-_BY_IDS: Final = unsupported(
-    "the reply names tokens by ids ('token_id:7'), so that labels can't be told; start the server "
-    "without --return-tokens-as-token-ids, or say `backend: vllm` of it"
-)
-_REASONS_FIRST: Final = unsupported(
-    "the first token belongs to the reasoning that the server sets aside, not to the answer; "
-    "switch the reasoning off, or let the judge write before its verdict (chain_of_thought)"
-)
 
 
 def _ln_sum(logprobs: Sequence[float]) -> float:
