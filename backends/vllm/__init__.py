@@ -171,7 +171,7 @@ class Vllm(ByIds):
             lambda: wire.score(model, whole, n_top),
             lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
         )
-        return self._scored(given, forced.logprobs, forced.n_cached, forced.top)
+        return self._scored(given, forced)
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         found = await self._labels(ask, self._config.choose_negligible)
