@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 class _Met(msgspec.Struct, eq=False):
     """Ids that a server has named: a mask of those that were met, and those to be asked for."""
 
+    model: str
     seen: NDArray[np.bool_]
     left: list[NDArray[np.int32]]
     gives_none: bool = False
@@ -48,7 +49,6 @@ class TokenTexts:
         self._server_ids = server_ids
         self._backend = backend
         self._met: dict[int, _Met] = {}
-        self._model_of: dict[int, str] = {}
         self._asking = asyncio.Lock()
 
     def note(self, model: str, outcome: Outcome | Failure) -> None:
@@ -75,9 +75,9 @@ class TokenTexts:
         """Ask until cancelled."""
         while True:
             await asyncio.sleep(_EVERY_S)
-            for server, model in list(self._model_of.items()):
-                backend = self._backend(model)
-                if backend is not None and self._server_ids.get(model) == server:
+            for server, met in list(self._met.items()):
+                backend = self._backend(met.model)
+                if backend is not None and self._server_ids.get(met.model) == server:
                     await self._ask(server, backend)
 
     async def leave(self, model: str, backend: Backend) -> None:
@@ -89,8 +89,7 @@ class TokenTexts:
                     await self._ask(server, backend)
 
     def _first(self, server: int, model: str) -> _Met:
-        met = self._met[server] = _Met(np.zeros(_FIRST_SIZE, np.bool_), [])
-        self._model_of[server] = model
+        met = self._met[server] = _Met(model, np.zeros(_FIRST_SIZE, np.bool_), [])
         known = np.fromiter(self._store.vocabulary.known(server), np.int32)
         _grow(met, int(known.max(initial=0)))
         met.seen[known] = True
@@ -106,8 +105,7 @@ class TokenTexts:
                 found = await _spelled(backend, ids[:_AT_ONCE].tolist())
                 if isinstance(found, Failure):
                     met.gives_none = not found.retriable
-                    said = "%s: no texts of tokens: %s"
-                    _log.debug(said, self._model_of[server], found.message)
+                    _log.debug("%s: no texts of tokens: %s", met.model, found.message)
                     return
                 self._store.vocabulary.put(server, found)
                 met.left[0] = ids[_AT_ONCE:]
