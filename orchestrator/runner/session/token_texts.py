@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,13 +29,19 @@ _MOST_IDS: Final = 1 << 22
 _log = logging.getLogger(__name__)
 
 
-class _Met(msgspec.Struct, eq=False):
+class _Met:
     """Ids that a server has named: a mask of those that were met, and those to be asked for."""
 
-    model: str
-    seen: NDArray[np.bool_]
-    left: list[NDArray[np.int32]]
-    gives_none: bool = False
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.seen = np.zeros(_FIRST_SIZE, np.bool_)
+        self.left: list[NDArray[np.int32]] = []
+        self.gives_none = False
+
+    def grow(self, largest: int) -> None:
+        """Make room for an id."""
+        room = np.zeros(max(0, largest + 1 - len(self.seen)), np.bool_)
+        self.seen = np.concatenate((self.seen, room))
 
 
 class TokenTexts:
@@ -63,7 +68,7 @@ class TokenTexts:
             return
         if largest >= len(met.seen):
             ids = ids[ids < _MOST_IDS]
-            _grow(met, int(ids.max(initial=0)))
+            met.grow(int(ids.max(initial=0)))
         # Below 0 are no ids.
         new = ids[(ids >= 0) & ~met.seen[np.maximum(ids, 0)]]
         if new.size:
@@ -89,9 +94,9 @@ class TokenTexts:
                     await self._ask(server, backend)
 
     def _first(self, server: int, model: str) -> _Met:
-        met = self._met[server] = _Met(model, np.zeros(_FIRST_SIZE, np.bool_), [])
+        met = self._met[server] = _Met(model)
         known = np.fromiter(self._store.vocabulary.known(server), np.int32)
-        _grow(met, int(known.max(initial=0)))
+        met.grow(int(known.max(initial=0)))
         met.seen[known] = True
         return met
 
@@ -118,9 +123,3 @@ async def _spelled(backend: Backend, ids: list[int]) -> Mapping[int, bytes] | Fa
             return await answered(spell(backend, ids))
     except TimeoutError:
         return Failure("timeout", f"no answer within {_LAST_S:g} s")
-
-
-def _grow(met: _Met, largest: int) -> None:
-    if largest >= len(met.seen):
-        room = np.zeros(largest + 1 - len(met.seen), np.bool_)
-        met.seen = np.concatenate((met.seen, room))
