@@ -40,8 +40,9 @@ class _Met:
 
     def grow(self, largest: int) -> None:
         """Make room for an id."""
-        room = np.zeros(max(0, largest + 1 - len(self.seen)), np.bool_)
-        self.seen = np.concatenate((self.seen, room))
+        if largest >= len(self.seen):
+            room = np.zeros(largest + 1 - len(self.seen), np.bool_)
+            self.seen = np.concatenate((self.seen, room))
 
 
 class TokenTexts:
