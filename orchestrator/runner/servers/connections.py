@@ -314,7 +314,7 @@ class Held:
         if earlier is None or earlier.provenance == provenance:
             return None
         # Of several whose answers were copied none was the last.
-        if earlier.run and provenance in self._store.known_servers(label):
+        if earlier.run and provenance in self._store.servers.known(label):
             return None
         return earlier
 
