@@ -6,7 +6,7 @@ and has no leave-one-cluster-out.
 
 import math
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 
@@ -64,6 +64,8 @@ def _signed_order(codes: Ints) -> Floats:
 
 
 Kind = Literal["pearson", "spearman", "kendall"]
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 EXACT_CELLS: Final = 4_000_000
 """Clusters times points up to which Spearman is ranked anew without each cluster."""
