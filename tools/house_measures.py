@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_001,
-    "functions with `Any` in the signature": 220,
-    "lines": 99_958,
+    "private functions used once": 998,
+    "functions with `Any` in the signature": 219,
+    "lines": 99_947,
     "files": 398,
-    "distinct names": 3_794,
+    "distinct names": 3_791,
     "value classes": 486,
     "fields of value classes": 2_351,
     "pairs of value classes that share 60 % of their fields": 14,
