@@ -128,10 +128,14 @@ def parse(text: str, file: str) -> Source:
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
+        problem = error.problem or "not valid YAML"
+        context = f" {error.context}" if error.context else ""
+        said = (words for part, words in _SYNTAX.items() if part in problem)
         # What is not closed ends where the file ends, and begins where it is mended.
-        is_open = re.search("end of stream|<stream end>", error.problem or "") is not None
+        is_open = "end of stream" in problem or "<stream end>" in problem
         mark = (error.context_mark if is_open else None) or error.problem_mark
-        raise _error(file, mark.line + 1 if mark else 1, _syntax_message(error)) from error
+        message = next(said, f"not valid YAML{context}: {problem}")
+        raise _error(file, mark.line + 1 if mark else 1, message) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         found: object = error.character
@@ -184,6 +188,7 @@ def _error(file: str, line: int, message: str) -> RecipeError:
 
 # Of the parser's words a part, and what is said instead.
 _SYNTAX: Final = {
+    _TOO_MANY: _TOO_MANY,
     "'\\t'": "tab character; indent YAML with spaces",
     "found another document": "a second document starts here ('---'); a recipe must be "
     "one document",
@@ -201,15 +206,6 @@ _SYNTAX: Final = {
     "write ' twice",
     "sequence entries": "a list that begins behind a key; begin it on a line of its own, or [A, B]",
 }
-
-
-def _syntax_message(error: yaml.MarkedYAMLError) -> str:
-    problem = error.problem or "not valid YAML"
-    if problem == _TOO_MANY:
-        return problem
-    context = f" {error.context}" if error.context else ""
-    known = (words for part, words in _SYNTAX.items() if part in problem)
-    return next(known, f"not valid YAML{context}: {problem}")
 
 
 class _Builder:
