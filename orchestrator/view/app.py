@@ -234,7 +234,6 @@ class Api:
     def items(self, request: Request) -> object:
         """A stretch of the items that are wanted."""
         snapshot = self.snapshot(request)
-        snapshot.prepare_search()
         items, rows = selected(self._library, snapshot, _wanted(request))
         first, most = _number(request, "offset", 0), _number(request, "limit", 100)
         answers = snapshot.answers
@@ -249,6 +248,7 @@ class Api:
             for row, cells in zip(page, answers.page(rows_shown, by), strict=False):
                 row["answers"] = cells
             scale = answers.scale(by)
+        snapshot.prepare_search()
         return {
             "version": snapshot.version,
             "total": len(rows),

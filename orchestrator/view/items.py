@@ -322,9 +322,9 @@ def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool =
     for key, title, needed, test in _COUNTED:
         parts = [pl.DataFrame(schema={"item": pl.String, key: pl.UInt32})]
         for name in frames:
-            rows = frames.columns(name, ("item", needed))
-            if rows.columns == ["item", needed]:
-                parts.append(rows.filter(test).group_by("item").agg(pl.len().alias(key)))
+            if {"item", needed} <= {*frames.names(name)}:
+                rows = frames.scan(name).filter(test).group_by("item").agg(pl.len().alias(key))
+                parts.append(rows.collect())
         counts = pl.concat(parts).group_by("item").agg(pl.col(key).sum())
         if counts.height or key == "failed":
             table = table.join(counts, on="item", how="left", maintain_order="left")

@@ -138,7 +138,7 @@ class Material:
     n_left: int = 0
     probes: Mapping[str, ProbeRecord] = field(default_factory=dict)
     brief: Brief = field(default_factory=Brief)
-    epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    epochs: Callable[[], Mapping[str, Mapping[int, int]]] = dict
 
     @property
     def models(self) -> list[str]:

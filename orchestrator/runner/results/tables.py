@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -57,7 +57,7 @@ _MOST_BYTES: Final = 16 << 20
 _FOLDERS: Final = ("contracts", "judgment", "methods", "ranking", "statistics", "summaries")
 _MODULES: Final = (
     "clusters.py", "frames.py", "numbers.py", "columns.py", "tables.py", "runner/results/frames.py",
-    "runner/results/tables.py",
+    "runner/results/tables.py", "runner/planning/similar_items.py",
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -154,15 +154,27 @@ def rankings_of(
     if not ranked:
         return []
     said = repr((confidence_level, thresholds, ranked))
-    key = _key(frames, said, ranked, clusters_of(frames))
+    compute = partial(analyse, confidence_level=confidence_level, thresholds=thresholds)
+    return kept(RANKINGS, frames, said, ranked, list[RankingAnalysis], compute)
 
-    def compute() -> list[RankingAnalysis]:
-        return analyse(frames, confidence_level=confidence_level, thresholds=thresholds)
 
-    keeping = Keeping(frames.beside / RANKINGS)
-    found = keeping.once(key, list[RankingAnalysis], compute)
-    # Where the run went on meanwhile, the rankings may be those of newer files.
-    if _key(frames, said, ranked, clusters_of(frames)) == key:
+def kept(
+    file: str,
+    frames: FrameFiles,
+    said: str,
+    names: Iterable[str],
+    kind: type[_T],
+    compute: Callable[[FrameFiles], _T],
+) -> _T:
+    """Return what follows from some frames and the settings that are `said`, computed once.
+
+    It is kept in a file of its own beside the frames.
+    """
+    key = _key(frames, said, names, clusters_of(frames))
+    keeping = Keeping(frames.beside / file)
+    found = keeping.once(key, kind, lambda: compute(frames))
+    # Where the run went on meanwhile, it may be that of newer files.
+    if _key(frames, said, names, clusters_of(frames)) == key:
         keeping.save()
     return found
 
