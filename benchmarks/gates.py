@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from orchestrator.gates import read
+from orchestrator.interface.differences import contrasts, differences
+from orchestrator.interface.gating import decided
+from orchestrator.interface.result import Result
+from orchestrator.interface.sides import MATCHED, Side, common_items
 from orchestrator.report.progress import Completeness
-from orchestrator.runner.comparing.differences import contrasts, differences
-from orchestrator.runner.comparing.gating import decided
-from orchestrator.runner.comparing.sides import MATCHED, Side, common_items
-from orchestrator.runner.interface.result import Result
 from orchestrator.runner.results.tables import all_sources
 
 Floats = NDArray[np.float64]

@@ -18,11 +18,11 @@ import numpy as np
 from backends.rouge_l import RougeL
 from orchestrator.analyses._few_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context
+from orchestrator.interface import api
+from orchestrator.interface.labelling import Draw, sheet_of, write_sheet
 from orchestrator.ranking.human_labels import About, read_key
 from orchestrator.ranking.labelled import Config
 from orchestrator.report.generic import generic_markdown
-from orchestrator.runner import api
-from orchestrator.runner.interface.labelling import Draw, sheet_of, write_sheet
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.tables import Measured, Table
 

@@ -28,7 +28,7 @@ _TARGET_US = 20.0
 _MERGE = """
 import json, resource, sys, time
 import orchestrator
-from orchestrator.runner.api import merge
+from orchestrator.interface.api import merge
 def most(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 before, wall, cpu = most(), time.perf_counter(), time.process_time()
 found = merge(*sys.argv[2:], into=sys.argv[1])

@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from orchestrator.errors import StatisticsError as StatisticsError
     from orchestrator.errors import StoreError as StoreError
     from orchestrator.errors import UsageError as UsageError
-    from orchestrator.runner.api import Citation as Citation
-    from orchestrator.runner.api import Comparison as Comparison
-    from orchestrator.runner.api import GateResult as GateResult
-    from orchestrator.runner.api import Merged as Merged
-    from orchestrator.runner.api import Plan as Plan
-    from orchestrator.runner.api import Recipe as Recipe
-    from orchestrator.runner.api import Result as Result
-    from orchestrator.runner.api import acheck as acheck
-    from orchestrator.runner.api import acompare as acompare
-    from orchestrator.runner.api import agate as agate
-    from orchestrator.runner.api import aload as aload
-    from orchestrator.runner.api import amerge as amerge
-    from orchestrator.runner.api import aplan as aplan
-    from orchestrator.runner.api import arun as arun
-    from orchestrator.runner.api import check as check
-    from orchestrator.runner.api import compare as compare
-    from orchestrator.runner.api import gate as gate
-    from orchestrator.runner.api import load as load
-    from orchestrator.runner.api import merge as merge
-    from orchestrator.runner.api import plan as plan
-    from orchestrator.runner.api import run as run
+    from orchestrator.interface.api import Citation as Citation
+    from orchestrator.interface.api import Comparison as Comparison
+    from orchestrator.interface.api import GateResult as GateResult
+    from orchestrator.interface.api import Merged as Merged
+    from orchestrator.interface.api import Plan as Plan
+    from orchestrator.interface.api import Recipe as Recipe
+    from orchestrator.interface.api import Result as Result
+    from orchestrator.interface.api import acheck as acheck
+    from orchestrator.interface.api import acompare as acompare
+    from orchestrator.interface.api import agate as agate
+    from orchestrator.interface.api import aload as aload
+    from orchestrator.interface.api import amerge as amerge
+    from orchestrator.interface.api import aplan as aplan
+    from orchestrator.interface.api import arun as arun
+    from orchestrator.interface.api import check as check
+    from orchestrator.interface.api import compare as compare
+    from orchestrator.interface.api import gate as gate
+    from orchestrator.interface.api import load as load
+    from orchestrator.interface.api import merge as merge
+    from orchestrator.interface.api import plan as plan
+    from orchestrator.interface.api import run as run
 
 __version__ = "0.1.0"
 __all__ = [
@@ -66,7 +66,7 @@ if not TYPE_CHECKING:
         # Lazily: `import orchestrator` must not cost the import of polars and pydantic.
         if name not in __all__:
             raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
-        module = "errors" if name in _ERRORS else "runner.api"
+        module = "errors" if name in _ERRORS else "interface.api"
         return getattr(importlib.import_module(f"orchestrator.{module}"), name)
 
 

@@ -15,9 +15,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
-from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, OrchestratorError
-from orchestrator.runner.commands.options import ACTIONS, COMMANDS, QUIET, Command
-from orchestrator.runner.commands.parser import (
+from orchestrator.commands.options import ACTIONS, COMMANDS, QUIET, Command
+from orchestrator.commands.parser import (
     SHELLS,
     Completion,
     Parser,
@@ -25,9 +24,10 @@ from orchestrator.runner.commands.parser import (
     open_streams,
     said_by_system,
 )
+from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, OrchestratorError
 
 if TYPE_CHECKING:
-    from orchestrator.runner.commands.messages import Said
+    from orchestrator.commands.messages import Said
 
 # polars' allocator keeps freed memory for ten seconds: tens of megabytes between the tables of a
 # large run. Returning it at once costs more: the report of a million outcomes then spends 3 s in
@@ -45,7 +45,7 @@ def entry() -> None:
     os.environ.setdefault(*_ALLOCATOR)
     if "_ARGCOMPLETE" in os.environ:
         # The shell asks what may come next; this answers and ends the process.
-        _module("runner.commands.parser").complete(_parser())
+        _module("commands.parser").complete(_parser())
     gc.set_threshold(*_COLLECT_EVERY)
     try:
         code = main(sys.argv[1:])
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     options = _parser().parse_args(arguments)
     options.words = tuple(arguments)
-    guard = _module("runner.commands.guard")
+    guard = _module("commands.guard")
     try:
         if guard.is_wanted(options):
             return int(guard.call(arguments, options))
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
             _module("report.text").quiet(wanted=options.quiet),
             _module("runner.logs").downloads_said(lambda text: _said(options).note(text)),
         ):
-            command = pkgutil.resolve_name(f"orchestrator.runner.commands.{options.handler}")
+            command = pkgutil.resolve_name(f"orchestrator.commands.{options.handler}")
             return int(command(options))
     except OrchestratorError as error:
         _said(options).faults(error)
@@ -114,7 +114,7 @@ def _module(name: str) -> ModuleType:
 
 def _said(options: argparse.Namespace) -> "Said":
     is_json = getattr(options, "display", None) == "json"
-    found: Said = _module("runner.commands.messages").Said(is_json)
+    found: Said = _module("commands.messages").Said(is_json)
     return found
 
 

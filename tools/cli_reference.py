@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator import cli
-from orchestrator.runner.commands.options import COMMANDS
+from orchestrator.commands.options import COMMANDS
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 _HEAD: Final = """\

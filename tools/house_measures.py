@@ -32,8 +32,8 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_024,
     "functions with `Any` in the signature": 221,
-    "lines": 101_041,
-    "files": 411,
+    "lines": 101_039,
+    "files": 410,
     "distinct names": 3_888,
     "value classes": 521,
     "fields of value classes": 2_493,

@@ -47,22 +47,22 @@ from orchestrator.statistics.results import Interval
 from orchestrator.tables import with_interval
 
 _ORDERS: Final = table_columns(
-    "leaderboard | score | official order | order found | Kendall tau-b: signed 2",
+    "leaderboard | score: score | official order | order found | Kendall tau-b: signed 2",
     "p: p | Spearman: signed 2 | models: count",
 )
 _ALL: Final = "all"
 _ROUNDING: Final = 1e-12
 _AGREEMENT: Final = table_columns(
-    "evaluator | against | model | and model | same winner overall",
+    "evaluator: score | against: score | model | and model | same winner overall",
     "in categories: count | of: count | resolved by both: count",
     "same among these: count",
 )
 _CATEGORIES: Final = table_columns(
-    "evaluator | against | model | and model | category | difference: signed",
+    "evaluator: score | against: score | model | and model | category | difference: signed",
     "difference of the other: signed | winner | winner of the other | same",
 )
 _VERDICTS: Final = table_columns(
-    "score | order found | right | in resamples: percent | pairs right: count",
+    "score: score | order found | right | in resamples: percent | pairs right: count",
     "wrong: count | open: count | prompts: count",
 )
 _MODELS: Final = table_columns("model | exact match: percent | answers: count")
@@ -293,7 +293,7 @@ def _scores(
             parts = [points, *(points.filter(pl.col("category") == name) for name in names)]
             cells = [mean_cell(part, context.confidence_level) for part in parts]
             lines.append([one.name, model, *cells])
-    columns = [Column("evaluator"), Column("model")]
+    columns = [Column("evaluator", "score"), Column("model")]
     columns += [Column(name, "number") for name in ("all (micro)", *names)]
     return make_table("same_winner.scores", "Scores in each category", columns, lines)
 

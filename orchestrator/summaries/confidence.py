@@ -15,7 +15,7 @@ from orchestrator.ranking.cells import (
 )
 
 _MEASURES = table_columns(
-    "model | measure | better | mean: number 4 | answers: count | undefined: count"
+    "model | measure: score | better | mean: number 4 | answers: count | undefined: count"
 )
 _READ = table_columns(
     "model | answers: count | empty: count | failed: count | tokens: number 1",
@@ -80,10 +80,10 @@ def _notes(config: Config) -> list[str]:
             "most likely ones; a lower bound at short positions, which list fewer"
         )
     if config.alternatives and config.vocabulary_size is not None:
-        notes.append("self_certainty_low is a lower bound of self-certainty, not an estimate")
+        notes.append("self-certainty is known by a lower bound, which is no estimate of it")
     if config.p_true is not None:
         notes.append(
-            "P(True) coverage: probability of both letters together; below 50 % p_true rests "
+            "P(True) coverage: probability of both letters together; below 50 % P(True) rests "
             "mostly on what the model did not want to say"
         )
     return notes

@@ -30,7 +30,7 @@ from orchestrator.ranking.scores import GOLD, align, basis_of
 from orchestrator.tables import measured
 
 _FEATURES = table_columns(
-    "model | feature | better | mean: number 4 | answers: count | undefined: count"
+    "model | feature: score | better | mean: number 4 | answers: count | undefined: count"
 )
 _ANSWERS = table_columns(
     "model | answers: count | empty: count | cut off: count | failed: count", "tokens: number 1"
@@ -106,7 +106,7 @@ class GlassBoxSummary(Summary[Config]):
             lines.append([one.partition(".")[2], without_n(measured(found)), found.n_points])
         lines.sort(key=lambda row: -(row[1].value if row[1].value is not None else -2.0))
         title = f"Glass-box features against {'gold: ' if gold == GOLD else ''}{gold}"
-        columns = [Column("feature"), _RHO, Column("answers", "count")]
+        columns = [Column("feature", "score"), _RHO, Column("answers", "count")]
         table = make_table("glass-box", title, columns, lines)
         shown = points(table, 0, 1)
         axis = f"Spearman's rho with {gold}"
@@ -133,7 +133,7 @@ def _notes(config: Config) -> list[str]:
         )
     if "bounds" in config.groups:
         notes.append(
-            "softmax_entropy_low and _high are bounds of the entropy from the "
+            "lower and upper bounds are those of the entropy from the "
             f"{config.alternatives} most likely tokens, not estimates"
         )
     return notes

@@ -14,7 +14,7 @@ import polars as pl
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from orchestrator.columns import ITEMS, PairColumns
+from orchestrator.columns import ITEMS, PairColumns, score_words
 from orchestrator.contracts.context import Source, renamed, roles_in, there
 from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
@@ -22,7 +22,6 @@ from orchestrator.frames import FrameFiles
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.report.html.shell import terms
 from orchestrator.report.text import page_line
-from orchestrator.report.words import score
 from orchestrator.runner.results.tables import all_sources
 
 Found = NDArray[np.bool_]
@@ -426,10 +425,10 @@ def _of_scores(frames: FrameFiles, source: Source) -> _Measured:
     values = [pl.col(name).filter(pl.col(name).is_finite()) for name in scores[:_MOST_SCORES]]
     for name, value in zip(scores, values, strict=False):
         says = f"Mean over the rows of {source.name}."
-        one = Measure(f"{source.name}.{name}", _title(source.name, score(name)), says)
+        one = Measure(f"{source.name}.{name}", _title(source.name, score_words(name)), says)
         found[one] = value.mean()
     if scores:
-        says = f"Range of {score(scores[0])} in {source.name}."
+        says = f"Range of {score_words(scores[0])} in {source.name}."
         one = Measure(f"{source.name}.spread", _title(source.name, "spread"), says)
         found[one] = values[0].max() - values[0].min()
         good = _without_value(good, *scores)

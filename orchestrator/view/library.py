@@ -19,10 +19,10 @@ import polars as pl
 from orchestrator import plugins
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError
+from orchestrator.interface import api
+from orchestrator.interface.exporting import material
 from orchestrator.report.html.page import Section, shown_sections
 from orchestrator.report.text import page_line
-from orchestrator.runner import api
-from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
 from orchestrator.runner.results.notes import FILE, read_notes

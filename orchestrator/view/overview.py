@@ -5,12 +5,12 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from orchestrator.errors import OrchestratorError
+from orchestrator.interface.api import compare
+from orchestrator.interface.differences import settings_table
+from orchestrator.interface.exporting import material
+from orchestrator.interface.result import Result
 from orchestrator.report.html import page, shell
 from orchestrator.report.text import page_line
-from orchestrator.runner.api import compare
-from orchestrator.runner.comparing.differences import settings_table
-from orchestrator.runner.interface.exporting import material
-from orchestrator.runner.interface.result import Result
 
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 

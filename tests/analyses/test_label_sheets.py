@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from orchestrator.analyses._few_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import DatasetError, UsageError
+from orchestrator.interface.labelling import sheet_of, write_sheet
 from orchestrator.methods import pairwise_ranking
 from orchestrator.ranking.human_labels import fingerprint, key_path, read_human_labels, skipped_rows
 from orchestrator.ranking.labelled import Config
-from orchestrator.runner.interface.labelling import sheet_of, write_sheet
 from tests.summaries import judged as invented
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)

@@ -13,7 +13,7 @@ import pytest
 
 import orchestrator
 from orchestrator import RunDirectoryError, StatisticsError, UsageError
-from orchestrator.runner.comparing.ratings import rating_tables
+from orchestrator.interface.ratings import rating_tables
 from orchestrator.statistics.bounded_mean import intervals
 from orchestrator.tables import Measured
 from tests.api.made import METHODS, MODELS, ROWS, recipe

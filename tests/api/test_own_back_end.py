@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from orchestrator.errors import PluginError
-from orchestrator.runner import api
+from orchestrator.interface import api
 
 LAB = '''"""A laboratory's own route."""
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.runner.interface.checking import loaded_recipe, prepared_recipe
+from orchestrator.interface.checking import loaded_recipe, prepared_recipe
 from tests.api.made import recipe
 
 

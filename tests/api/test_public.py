@@ -12,7 +12,7 @@ import pytest
 
 import orchestrator
 from orchestrator import errors
-from orchestrator.runner import api
+from orchestrator.interface import api
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = [name for name in orchestrator.__all__ if name.islower()]
@@ -149,12 +149,12 @@ orchestrator.run("x", limit="3")
 orchestrator.walk
 """
 REVEALED = [
-    "orchestrator.runner.interface.result.Result",
+    "orchestrator.interface.result.Result",
     "orchestrator.report.planned.Plan",
     "tuple[str, ...]",
     "polars.dataframe.frame.DataFrame",
     "polars.dataframe.frame.DataFrame",
-    "orchestrator.runner.interface.result.Result",
+    "orchestrator.interface.result.Result",
     "dict[str, Any]",
     "list[orchestrator.errors.Fault]",
 ]

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.disk.paths import distrust
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
-from orchestrator.runner.interface.loading import read
+from orchestrator.interface.loading import read
 from orchestrator.view.library import Run
 from tests.cli.test_broken_plugins import METHOD
 

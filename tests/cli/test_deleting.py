@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator import numbers
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
-from orchestrator.runner import api
+from orchestrator.interface import api
 from orchestrator.runner.results.runs import describe
 from orchestrator.store import RunDirectory
 from tests.launched import recipe_data

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
+from orchestrator.interface import api
 from orchestrator.report.progress import Completeness
-from orchestrator.runner import api
 
 FIRST = "Incomplete: 13 of 18 units remain; these results use the 5 completed ones."
 METHOD = """

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.commands import recipes as init_command
+from orchestrator.commands.recipes import names_for, text_of
 from orchestrator.recipe.load import load, loads
-from orchestrator.runner.commands import recipes as init_command
-from orchestrator.runner.commands.recipes import names_for, text_of
 from tests.terminals import Terminal
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE
-from orchestrator.runner.interface import tracking
+from orchestrator.interface import tracking
 from orchestrator.trackers import Tracker
 
 METHODS = [{"kind": "pairwise_ranking", "judges": ["judge"]}]
@@ -44,7 +44,7 @@ def kept(monkeypatch):
 
     def put(fault=""):
         tracker = Kept(fault)
-        monkeypatch.setattr("orchestrator.runner.run.needed", lambda _: None)
+        monkeypatch.setattr("orchestrator.interface.run.needed", lambda _: None)
         monkeypatch.setattr(tracking, "_tracker", lambda _kind: tracker)
         return tracker
 

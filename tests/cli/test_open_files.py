@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from orchestrator import cli
+from orchestrator.commands import plan
 from orchestrator.disk.files import few_files
-from orchestrator.runner.commands import plan
 
 
 def test_a_command_that_runs_out_of_files_says_the_limit(monkeypatch, capsys):

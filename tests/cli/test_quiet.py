@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.commands import recipes, servers
 from orchestrator.report.live import progress
 from orchestrator.report.text import is_quiet, quiet
-from orchestrator.runner.commands import recipes, servers
 from orchestrator.runner.session import control
 from orchestrator.store import RunDirectory
 from tests.cli.test_start_up import commands

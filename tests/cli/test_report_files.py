@@ -2,8 +2,8 @@ import pytest
 
 import orchestrator
 from orchestrator.errors import EXIT_COMPLETE
+from orchestrator.interface.exporting import material
 from orchestrator.report.html.basis import requests
-from orchestrator.runner.interface.exporting import material
 
 
 @pytest.fixture

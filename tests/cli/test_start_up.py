@@ -73,7 +73,7 @@ def test_a_list_of_runs_loads_no_html_report():
 
 def test_the_state_of_runs_needs_no_frames_and_no_results():
     modules, _ = after("runs")
-    assert modules.isdisjoint({"polars", "orchestrator.runner.interface.result", "scipy.optimize"})
+    assert modules.isdisjoint({"polars", "orchestrator.interface.result", "scipy.optimize"})
 
 
 def test_before_the_first_request_a_run_has_imported_nothing_of_its_results(tmp_path):
@@ -105,7 +105,7 @@ print("after", *sys.modules)
     first, *_, last = [
         set(line.split()) for line in ended.stdout.splitlines() if line[:6] in ("before", "after ")
     ]
-    late = {"polars", "orchestrator.runner.interface.result", "orchestrator.report.results"}
+    late = {"polars", "orchestrator.interface.result", "orchestrator.report.results"}
     assert first.isdisjoint(late)
     assert late <= last
 
@@ -156,9 +156,7 @@ cli.entry()
 @pytest.mark.parametrize("name", commands())
 def test_every_command_has_a_function(name):
     assert callable(
-        pkgutil.resolve_name(
-            f"orchestrator.runner.commands.{commands()[name].get_default('handler')}"
-        )
+        pkgutil.resolve_name(f"orchestrator.commands.{commands()[name].get_default('handler')}")
     )
 
 
@@ -170,6 +168,6 @@ def test_a_shard_of_several_imports_nothing_of_results(recipe, monkeypatch):
     modules, _ = after("run", path, "-q", "--shard", "1/2")
     assert "orchestrator.runner.session.session" in modules
     assert modules.isdisjoint({
-        "polars", "orchestrator.runner.interface.result", "orchestrator.runner.results.frames",
-        "orchestrator.runner.comparing.gating", "orchestrator.report.results",
+        "polars", "orchestrator.interface.result", "orchestrator.runner.results.frames",
+        "orchestrator.interface.gating", "orchestrator.report.results",
     })  # fmt: skip

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import _parser
-from orchestrator.runner.commands import messages
+from orchestrator.commands import messages
 from tests.cli.test_start_up import commands
 
 

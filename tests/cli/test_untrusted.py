@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from orchestrator import cli
+from orchestrator.commands import guard
 from orchestrator.errors import OrchestratorError
-from orchestrator.runner import api
-from orchestrator.runner.commands import guard
-from orchestrator.runner.interface.exporting import write_html
+from orchestrator.interface import api
+from orchestrator.interface.exporting import write_html
 from orchestrator.store import Store
 from tests.conftest import ROOT
 from tests.store.hostile import changed, hostile_run
@@ -249,7 +249,7 @@ def test_a_signal_ends_a_reader_that_does_not_answer(here, number):
 def test_memory_of_the_reading_process_is_bounded():
     code = (
         "import os; os.environ['ORCHESTRATOR_GUARDED'] = 'report'\n"
-        "from orchestrator.runner.commands import guard; guard.enter(); import polars\n"
+        "from orchestrator.commands import guard; guard.enter(); import polars\n"
         "try: bytearray(guard.MEMORY_BYTES)\n"
         "except MemoryError: print('bounded', polars.Series([1]).sum())"
     )
@@ -274,4 +274,4 @@ def test_what_breaks_the_reader_is_said_in_a_line(here):
 
 
 def test_the_bounded_process_imports_the_package_from_where_it_lies():
-    assert (Path(guard._package()) / "orchestrator" / "runner" / "commands" / "guard.py").is_file()
+    assert (Path(guard._package()) / "orchestrator" / "commands" / "guard.py").is_file()

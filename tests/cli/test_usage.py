@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator import cli
+from orchestrator import commands as of_commands
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE
-from orchestrator.runner import commands as of_commands
-from orchestrator.runner.run import Call
+from orchestrator.interface.run import Call
 from tests.cli.test_start_up import commands
 from tests.report.samples import Stream
 

@@ -7,8 +7,8 @@ import pytest
 from polars.io.plugins import register_io_source
 
 from orchestrator.cli import main
+from orchestrator.interface import api
 from orchestrator.recipe.load import load
-from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.planning.similar_items import MOST_ITEMS, notes_on_frame, notes_on_items
 from orchestrator.runner.results.frames import export_items

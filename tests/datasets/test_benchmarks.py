@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 
 from orchestrator import contracts, plugins
+from orchestrator.commands.listing import listed, rows_of
 from orchestrator.dataset import About
 from orchestrator.datasets._benchmark import url_of
 from orchestrator.errors import DatasetError
 from orchestrator.plugins import DATASETS
-from orchestrator.runner.commands.listing import listed, rows_of
 from tests.conftest import SHARED
 from tests.datasets.benchmarks import items, lines, opened, parquet
 

@@ -4,11 +4,11 @@ import pytest
 
 from orchestrator import contracts, plugins
 from orchestrator.ask import item_digest
+from orchestrator.commands.listing import listed
 from orchestrator.errors import DatasetError
 from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.records import Message
-from orchestrator.runner.commands.listing import listed
 from orchestrator.runner.planning.prepare import open_dataset
 
 ROWS: list[dict[str, str | None]] = [

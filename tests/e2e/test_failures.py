@@ -25,7 +25,7 @@ from orchestrator.errors import (
     EXIT_USAGE,
     RunDirectoryError,
 )
-from orchestrator.runner import api
+from orchestrator.interface import api
 from orchestrator.store import RunDirectory, Store
 from tests.e2e.runs import MODELS, ROOT, command, fake_server, run, stats, write_recipe
 

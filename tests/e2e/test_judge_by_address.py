@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.runner import api
+from orchestrator.interface import api
 from orchestrator.store import Store
 from tests.chaos.arena import free_port
 from tests.e2e.runs import ROOT, fake_server, frames, write_recipe

@@ -85,7 +85,7 @@ def test_a_merge_that_is_killed_can_be_run_again(tmp_path):
         # Killed where the new store is built and not yet in its place.
         script = (
             "import os, sys\n"
-            "from orchestrator.runner.interface import merging\n"
+            "from orchestrator.interface import merging\n"
             "merging.put_in_place = lambda *_: os.kill(os.getpid(), 9)\n"
             "from orchestrator.cli import main\n"
             "main(['runs', 'merge', *sys.argv[1:]])\n"

@@ -5,7 +5,7 @@ import random
 import pytest
 from polars.testing import assert_frame_equal
 
-from orchestrator.runner import api
+from orchestrator.interface import api
 from orchestrator.runner.results.stored import units_left
 from orchestrator.store import Store
 from tests.e2e.runs import fake_server, frames, run, stats, write_recipe

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.runner import api
+from orchestrator.interface import api
 from orchestrator.store import Store
 from orchestrator.view.library import Snapshot
 from tests.conformance.servers import KINDS, MODEL, Running, running

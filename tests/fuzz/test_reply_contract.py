@@ -15,8 +15,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from orchestrator.runner import api
-from orchestrator.runner.interface.result import Result
+from orchestrator.interface import api
+from orchestrator.interface.result import Result
 from tests.fake.http import HttpRequest
 from tests.fuzz.mangled import Mangler, mangling
 

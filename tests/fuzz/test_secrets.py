@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import pytest
 
+from orchestrator.interface import api
 from orchestrator.records import Failure, Generation
-from orchestrator.runner import api
 from orchestrator.store import Store
 from orchestrator.wire import replies
 from orchestrator.wire.replies import Reading

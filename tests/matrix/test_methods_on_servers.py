@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator import plugins
 from orchestrator.errors import UsageError
-from orchestrator.runner import api
+from orchestrator.interface import api
 from tests.matrix.served import kept_server
 
 MARK = "a harbour called Zanzarim"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.runner import api
+from orchestrator.interface import api
 from tests.fuzz.mangled import mangling
 from tests.matrix.test_methods_on_servers import METHODS, MODELS, REFUSED, SERVERS, recipe
 

@@ -13,9 +13,9 @@ import polars.selectors as cs
 import pytest
 
 from orchestrator.disk import columnar
+from orchestrator.interface import api
+from orchestrator.interface.exporting import material
 from orchestrator.report.html import page
-from orchestrator.runner import api
-from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.results.tables import summarise
 from tests.matrix.served import kept_server
 from tests.matrix.test_methods_on_servers import METHODS, MODELS

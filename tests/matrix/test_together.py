@@ -9,7 +9,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from orchestrator.runner import api
+from orchestrator.interface import api
 from orchestrator.runner.results.tables import summarise
 from tests.matrix.served import kept_server
 from tests.matrix.test_methods_on_servers import JUDGED, METHODS, MODELS

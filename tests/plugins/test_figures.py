@@ -15,9 +15,9 @@ from orchestrator.contracts.context import answers_of, bundled, renamed, roles_i
 from orchestrator.contracts.method import Combination
 from orchestrator.errors import PluginError, StoreError
 from orchestrator.figures import Figure, Picture
+from orchestrator.interface.exporting import material
 from orchestrator.report.html import figures
 from orchestrator.report.html.page import sections
-from orchestrator.runner.interface.exporting import material
 from orchestrator.runner.session.progress import LiveRankings
 from orchestrator.store import ROLES, RunDirectory, Store
 from orchestrator.store.salvage import salvage

@@ -12,8 +12,8 @@ import pytest
 from backends import bertscore
 from orchestrator.contracts.settings import BertScoreSettings
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
+from orchestrator.interface.api import plan
 from orchestrator.recipe.load import find
-from orchestrator.runner.api import plan
 from tests.e2e.runs import fake_server, frames, run, stats
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]

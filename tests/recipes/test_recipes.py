@@ -12,8 +12,8 @@ import yaml
 
 import orchestrator
 from orchestrator.errors import EXIT_COMPLETE
+from orchestrator.interface.exporting import report_tables
 from orchestrator.recipe.load import available
-from orchestrator.runner.interface.exporting import report_tables
 from orchestrator.runner.servers.registry import FOLDER_VARIABLE
 from tests.conftest import ROOT
 from tests.docs.papers import tables_of

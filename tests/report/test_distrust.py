@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from orchestrator.interface.exporting import _on_page
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.ranking.trust import of_rows
 from orchestrator.records import Standing
@@ -18,7 +19,6 @@ from orchestrator.report.progress import RankingProgress
 from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.text import escaped
 from orchestrator.report.words import ranking_json
-from orchestrator.runner.interface.exporting import _on_page
 from orchestrator.statistics.trust import DEFAULTS, no_ranking_by_judge
 from orchestrator.tables import Column, Measured, make_table, untrusted
 from tests.ranking.conftest import simulated

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.columns import score_words
 from orchestrator.report.html import shell
-from orchestrator.report.words import score
 from tests.browser import IN_CHROMIUM, assert_no_fault
 from tests.report.test_html_browser import opened, report  # noqa: F401 (fixture)
 
@@ -131,4 +131,4 @@ def test_axe_finds_no_fault_in_the_terms(browser, report, axe):  # noqa: F811
     ],
 )
 def test_a_score_is_shown_in_words(name, said):
-    assert score(name) == said
+    assert score_words(name) == said

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from orchestrator.errors import ServerChangedError
+from orchestrator.interface import api
+from orchestrator.interface.merging import merge
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.records import Failure
-from orchestrator.runner import api
-from orchestrator.runner.interface.merging import merge
 from orchestrator.runner.servers import connections as doubts
 from orchestrator.runner.servers import fleet
 from orchestrator.store import values

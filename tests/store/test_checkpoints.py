@@ -7,8 +7,8 @@ import time
 import pytest
 
 from orchestrator.errors import RunDirectoryError
+from orchestrator.interface import api
 from orchestrator.records import Choice
-from orchestrator.runner import api
 from orchestrator.store import RunDirectory, Store, connections
 from tests.store.helpers import outcomes_of
 from tests.store.hostile import hostile_run

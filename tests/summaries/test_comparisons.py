@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 import orchestrator
+from orchestrator.interface.exporting import material
 from orchestrator.ranking.cells import comparisons
 from orchestrator.report.brief import brief
-from orchestrator.runner.interface.exporting import material
 from orchestrator.statistics.results import SKEWED
 from orchestrator.tables import DOUBT, Column, Measured, cell_text, make_table
 from tests.api.made import MODELS, recipe

@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.errors import UsageError
-from orchestrator.runner.interface import exporting
-from orchestrator.runner.interface.result import Result
+from orchestrator.interface import exporting
+from orchestrator.interface.result import Result
 from orchestrator.runner.results.notes import FILE, add_note, read_notes
 from tests.view.conftest import HERE, Viewer
 from tests.view.runs import made

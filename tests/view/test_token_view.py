@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.runner import api
+from orchestrator.interface import api
 from tests.browser import IN_CHROMIUM, assert_no_fault
 from tests.inside import fake_server
 from tests.view.pages import opened, served

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from orchestrator.runner import api
+from orchestrator.interface import api
 from orchestrator.runner.results.requests import Replay, StoredItems
 from orchestrator.store import Store
 from orchestrator.view.library import Snapshot

@@ -98,7 +98,7 @@ def test_nothing_is_sent_to_a_model_whose_answers_are_given(recipe, tmp_path):
 
 
 def test_the_plan_counts_nothing_to_send_for_them(recipe, tmp_path):
-    from orchestrator.runner.api import plan  # noqa: PLC0415
+    from orchestrator.interface.api import plan  # noqa: PLC0415
 
     counted = plan(recipe(), run_dir=tmp_path / "run")
     asked = {stage.model: stage.left for stage in counted.stages if stage.name == "answers"}

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from orchestrator.driver import Driver
+from orchestrator.interface.checking import loaded_recipe, prepared_recipe
 from orchestrator.records import Choice, Generation
-from orchestrator.runner.interface.checking import loaded_recipe, prepared_recipe
 from orchestrator.runner.planning.counts import count_plan, count_prepared
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.similar_items import notes_on_items

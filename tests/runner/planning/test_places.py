@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.errors import LaunchError, UsageError
-from orchestrator.runner import api
+from orchestrator.interface import api
 
 RECIPE = """models:
   one: {base_url: "http://127.0.0.1:9"}

@@ -7,9 +7,9 @@ import pytest
 
 from orchestrator.dataset import from_items
 from orchestrator.errors import UsageError
+from orchestrator.interface import api
 from orchestrator.recipe.load import load
 from orchestrator.records import Item, Message
-from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
 from tests.e2e.runs import write_recipe

@@ -8,10 +8,10 @@ import pytest
 
 import orchestrator
 from orchestrator.errors import UsageError
+from orchestrator.interface import api
 from orchestrator.placement import Gpu
 from orchestrator.recipe.load import load
 from orchestrator.recipe.schema import Resources
-from orchestrator.runner import api
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.launched import launched_servers
 from orchestrator.runner.servers.machine import inventory, visible

@@ -11,9 +11,9 @@ import pytest
 from launch.fake import FakeLaunch
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_INTERRUPTED, UsageError
+from orchestrator.interface import api
 from orchestrator.placement import GIB, Node, Size
 from orchestrator.recipe.settings import Cluster
-from orchestrator.runner import api
 from orchestrator.runner.servers import ray
 from orchestrator.runner.servers.ray import (
     RayActor,

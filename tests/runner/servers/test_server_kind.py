@@ -6,9 +6,9 @@ import pytest
 
 from orchestrator.backend import PLAIN, Endpoint, Provenance
 from orchestrator.errors import UsageError
+from orchestrator.interface import api
 from orchestrator.recipe.load import load
 from orchestrator.records import Failure
-from orchestrator.runner import api
 from orchestrator.runner.models.identity import identity_key, model_identity, server_label
 from orchestrator.runner.servers.connections import Kinds
 from orchestrator.store import Store

@@ -9,8 +9,8 @@ import pytest
 from launch import _watchdog
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE, RecipeError, UsageError
+from orchestrator.interface import api
 from orchestrator.recipe.settings import Cluster
-from orchestrator.runner import api
 from orchestrator.runner.servers.slurm import (
     SlurmServer,
     carriers,

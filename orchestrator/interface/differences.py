@@ -1,0 +1,454 @@
+"""Paired differences between runs, adjusted together; items and settings that differ."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from orchestrator.clusters import CLUSTER, OVER, codes, n_distinct
+from orchestrator.clusters import counted as counted_in
+from orchestrator.columns import ITEMS
+from orchestrator.contracts.context import ROWS_AT_ONCE
+from orchestrator.interface.sides import Common, Side, points_of, scores_of
+from orchestrator.numbers import UNDEFINED, counted, finite
+from orchestrator.ranking.cells import packed
+from orchestrator.ranking.scores import Score
+from orchestrator.report.text import safe_line
+from orchestrator.statistics.judgments import TIE
+from orchestrator.statistics.means import (
+    Decided,
+    PairedDifference,
+    decided_together,
+    paired_difference,
+)
+from orchestrator.tables import Column, Table, make_table
+
+By = Literal["run", "model", "judge", "method"]
+BY: Final[tuple[By, ...]] = ("run", "model", "judge", "method")
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A paired difference between two runs, models, judges or methods.
+
+    Attributes:
+        score: "method.column"; only the column where methods are compared.
+        run: Label of the run where runs are not what is compared, else empty.
+        model: Name in the first run; empty where models are compared.
+        first: Label of a run, or name of a model, judge or method.
+        second: The same of the other.
+        a: Mean of the first on the common points; None without any.
+        b: Mean of the second.
+        difference: b - a.
+        low: Lower bound, at `level`; None without an interval.
+        high: Upper bound likewise.
+        p_value: Two-sided, of no difference, not adjusted; None where there is none.
+        adjusted_p: The same after Holm's adjustment over all differences of the comparison.
+        resolved: Whether the adjusted p-value is at most one minus the confidence level.
+        n: Items with both values.
+        n_clusters: Clusters of these items; None where each stands alone.
+        orientation: 1 where more is better, -1 where less is.
+        why: Why there is no value or no interval, or why the interval may not hold; else empty.
+        level: Of the interval: that at which it excludes 0 exactly where the difference is resolved
+            among all; None without a test.
+        method: Of the interval.
+        doubt: Why nothing can be concluded from it, as of judges that can't be trusted; empty for
+            no reason.
+    """
+
+    score: str
+    run: str
+    model: str
+    first: str
+    second: str
+    a: float | None
+    b: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    adjusted_p: float | None
+    resolved: bool
+    n: int
+    n_clusters: int | None
+    orientation: int
+    why: str = ""
+    level: float | None = None
+    method: str = ""
+    doubt: str = ""
+
+
+_About = tuple[str, str, str, str, str]
+"""Score, run, model, first and second, as in `Difference`."""
+
+
+class Contrast(NamedTuple):
+    """Two columns of values on the same items, compared.
+
+    Attributes:
+        about: What is compared.
+        orientation: As in `Difference`.
+        found: The difference on the points that have both values, one an item and turn.
+        sizes: Items, and clusters of these or None where each stands alone.
+        largest: Columns item, turn, a and b of the items that differ most, the largest difference
+            first; None but for contrasts of the first score.
+    """
+
+    about: _About
+    orientation: int
+    found: PairedDifference
+    sizes: tuple[int, int | None]
+    largest: pl.DataFrame | None
+
+
+_Pair = tuple[_About, Score, pl.DataFrame]
+"""What is compared, the score, and columns item, cluster, turn, a and b."""
+
+
+def contrasts(
+    sides: Sequence[Side], common: Common, by: By, scores: Sequence[str], baseline: str
+) -> list[Contrast]:
+    """Return what is compared, in the order of scores, runs, models and pairs.
+
+    Scores are "method.column", "method" or "column", all where empty; a `baseline` leaves only
+    pairs with it, as the first. One score is read at a time, and of its points only sums are kept.
+    """
+    found: list[Contrast] = []
+    for about, score, points in _all(sides, common, by, scores, baseline):
+        difference = paired_difference(
+            points["a"].to_numpy(),
+            points["b"].to_numpy(),
+            codes(points[CLUSTER]),
+            score.ends_of_differences,
+        )
+        if found and np.array_equal(found[-1].found.sizes, difference.sizes):
+            # Mostly each item counts once: one array does for all.
+            difference = replace(difference, sizes=found[-1].found.sizes)
+        largest = _largest(points) if not found or about[0] == found[0].about[0] else None
+        found.append(Contrast(about, score.orientation, difference, counted_in(points), largest))
+    return found
+
+
+def _named(name: str, wanted: Sequence[str]) -> bool:
+    """Return True if a score is among the wanted ones: by its method, its column, or both."""
+    return not wanted or not {*wanted}.isdisjoint({name, *name.rpartition(".")[::2]})
+
+
+def _all(
+    sides: Sequence[Side], common: Common, by: By, wanted: Sequence[str], baseline: str
+) -> Iterator[_Pair]:
+    names = [(side, name) for side in sides for name in scores_of(side)]
+    if by == "run":
+        for name in dict.fromkeys(name for _, name in names if _named(name, wanted)):
+            there = [side for side, one in names if one == name]
+            runs = pl.Enum([side.label for side in there])
+            of_run = {side.label: points_of(side, common, name) for side in there}
+            score = of_run[there[-1].label]
+            parts = [
+                one.points.with_columns(run=pl.lit(label, runs)) for label, one in of_run.items()
+            ]
+            del of_run
+            score = msgspec.structs.replace(score, points=pl.concat(parts))
+            del parts
+            yield from _of_models(score, by, "", baseline)
+        return
+    for side in sides:
+        shown = side.label if len(sides) > 1 else ""
+        if by == "method":
+            yield from _of_methods(side, common, shown, wanted, baseline)
+            continue
+        for name in scores_of(side):
+            if not _named(name, wanted):
+                continue
+            if by == "judge":
+                yield from _of_models(points_of(side, common, name), by, shown, baseline)
+            else:
+                yield from _pairs(points_of(side, common, name), by, ("", shown), baseline)
+
+
+def _of_models(score: Score, by: str, run: str, baseline: str) -> Iterator[_Pair]:
+    for model in score.points["model"].unique(maintain_order=True):
+        rows = score.points.filter(pl.col("model").eq_missing(pl.lit(model, pl.String)))
+        of_model = msgspec.structs.replace(score, points=rows)
+        yield from _pairs(of_model, by, (str(model or ""), run), baseline)
+
+
+def _of_methods(
+    side: Side, common: Common, run: str, wanted: Sequence[str], baseline: str
+) -> Iterator[_Pair]:
+    """Methods that have a column of the same name, of the same kind of points."""
+    by_column: dict[tuple[str, bool], list[str]] = {}
+    for name, (source, _) in scores_of(side).items():
+        is_pairwise = "model_a" in side.result.frames.names(source.frame)
+        by_column.setdefault((name.partition(".")[2], is_pairwise), []).append(name)
+    for (column, _), names in by_column.items():
+        if not _named(column, wanted):
+            continue
+        methods = pl.Enum([name.partition(".")[0] for name in names])
+        same = [points_of(side, common, name) for name in names]
+        parts = [
+            one.points.with_columns(method=pl.lit(one.name.partition(".")[0], methods))
+            for one in same
+        ]
+        score = msgspec.structs.replace(same[0], name=column, points=pl.concat(parts))
+        yield from _of_models(score, "method", run, baseline)
+
+
+def _pairs(score: Score, by: str, about: tuple[str, str], baseline: str) -> Iterator[_Pair]:
+    """The contrasts of one table: each pair of values of the column `by`."""
+    known = score.points.drop_nulls("value")
+    # Points are let go of as soon as there is something shorter.
+    score = msgspec.structs.replace(score, points=pl.DataFrame())
+    names = [str(name) for name in known[by].drop_nulls().unique(maintain_order=True)]
+    # Points are the same if all of this is; of models that met different opponents, and of judges
+    # and methods with different judges, only the items are.
+    same = ["item", "turn", "model", "opponent", "judge"]
+    dropped = {"model": ("model", "opponent"), "judge": ("judge",)}.get(by, ())
+    keys = [name for name in same if name not in dropped]
+    if by == "method" and known["judge"].n_unique() > 1:
+        of_method = known.group_by("method").agg(pl.col("judge").unique().sort())
+        keys = keys if of_method["judge"].n_unique() == 1 else [k for k in keys if k != "judge"]
+    if baseline in names:
+        chosen = [(baseline, name) for name in names if name != baseline]
+    else:
+        chosen = [] if baseline else list(combinations(names, 2))
+    known = known.select(
+        "item", *OVER, "turn", "value", by, packed(known, keys).alias("point"),
+        packed(known, ("item", "turn")).alias("place"),
+    )  # fmt: skip
+    kept = ("item", *OVER, "turn", "place")
+    values = {
+        name: _means(known.filter(pl.col(by) == name), "point", kept, ("value",)) for name in names
+    }
+    del known
+    model, run = about
+    for first, second in chosen:
+        both = values[first].rename({"value": "a"})
+        other = values[second].select("point", b="value")
+        both = both.join(other, on="point", maintain_order="left").drop("point")
+        # Each item counts once, over its opponents and judges.
+        means = _means(both, "place", kept[:-1], ("a", "b"))
+        yield (score.name, run, model, first, second), score, means
+
+
+def _means(
+    rows: pl.DataFrame, key: str, kept: Sequence[str], values: Sequence[str]
+) -> pl.DataFrame:
+    """Return the means of values over the rows of each key, in the order of first appearance.
+
+    What is kept is the same in all rows of a key.
+    """
+    if n_distinct(rows[key]) == len(rows):
+        return rows.select(key, *kept, *values)
+    return rows.group_by(key, maintain_order=True).agg(
+        *(pl.col(name).first() for name in kept), *(pl.col(name).mean() for name in values)
+    )
+
+
+def differences(found: Sequence[Contrast], confidence_level: float) -> list[Difference]:
+    """Return the differences, with Holm's adjustment over all of them."""
+    together = decided_together([one.found for one in found], confidence_level)
+    return list(map(_difference, found, together))
+
+
+def _difference(contrast: Contrast, decided: Decided) -> Difference:
+    score, run, model, first, second = contrast.about
+    found, interval = contrast.found, decided.estimate.interval
+    n_items, n_clusters = contrast.sizes
+    return Difference(
+        score=score,
+        run=run,
+        model=model,
+        first=first,
+        second=second,
+        a=finite(found.first),
+        b=finite(found.second),
+        difference=finite(found.value),
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
+        p_value=finite(decided.p_value),
+        adjusted_p=finite(decided.adjusted_p),
+        resolved=decided.is_resolved,
+        n=n_items,
+        n_clusters=n_clusters,
+        orientation=contrast.orientation,
+        why=decided.estimate.undefined or (interval.doubt if interval else ""),
+        level=finite(decided.level),
+        method=found.method,
+    )
+
+
+MOST_CHANGES: Final = 50
+"""Items that differ most, of which a comparison says the values."""
+_ABSENT: Final = object()
+_MOST_PREVIEW: Final = 60
+_MOST_NAMED: Final = 5
+_MOST_SETTINGS: Final = 200
+_MOST_SETTING: Final = 300
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One item under a difference.
+
+    Attributes:
+        score: As in `Difference`, and so are `run`, `model`, `first` and `second`.
+        run: Label of the run, if one.
+        model: Name of the model, if one.
+        first: Label or name of the first.
+        second: Label or name of the second.
+        item: Key of the item.
+        turn: Of the conversation, from 1 on.
+        prompt: Beginning of the item's prompt, in a line.
+        a: Value of the first.
+        b: Value of the second.
+    """
+
+    score: str
+    run: str
+    model: str
+    first: str
+    second: str
+    item: str
+    turn: int | None
+    prompt: str
+    a: float
+    b: float
+
+    @property
+    def difference(self) -> float:
+        """B - a."""
+        return self.b - self.a
+
+
+def _largest(points: pl.DataFrame) -> pl.DataFrame:
+    """The items of one contrast that differ most, the largest first, each once."""
+    apart = (pl.col("b") - pl.col("a")).abs()
+    rows = points.select("item", "turn", "a", "b").filter(apart.is_finite() & (apart > TIE))
+    rows = rows.sort(apart, "item", descending=[True, False])
+    return rows.unique("item", keep="first", maintain_order=True).head(MOST_CHANGES)
+
+
+def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:
+    """Return the items that differ most by the first score that is compared, the largest first.
+
+    `side` says the beginning of each prompt.
+    """
+    parts = [
+        one.largest.with_columns(contrast=pl.lit(place))
+        for place, one in enumerate(found)
+        if one.largest is not None
+    ]
+    if not parts:
+        return []
+    apart = (pl.col("b") - pl.col("a")).abs()
+    rows = (
+        pl.concat(parts)
+        .sort(apart, "item", "contrast", descending=[True, False, False])
+        # Of two models in one comparison, what one wins the other loses.
+        .unique("item", keep="first", maintain_order=True)
+        .head(MOST_CHANGES)
+    )
+    prompts = _previews(side, rows["item"].cast(pl.String))
+    return [
+        Change(*found[int(at)].about, item, turn, prompts.get(item, ""), a, b)
+        for item, turn, a, b, at in rows.iter_rows()
+    ]
+
+
+def _previews(side: Side, items: pl.Series) -> dict[str, str]:
+    """The beginning of the prompt of some items of a run, by the item's key."""
+    found = {}
+    for rows in side.result.frames.slices(ITEMS, ("item", "prompt"), ROWS_AT_ONCE):
+        own = rows.filter(pl.col("item").is_in(items.implode()))
+        for key, *prompt in own.iter_rows():
+            found[key] = safe_line(str(prompt[0] or "") if prompt else "")[:_MOST_PREVIEW]
+    return found
+
+
+def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | None:
+    """Return the items that changed most as a table; None for none."""
+    if not changes:
+        return None
+    has_model = any(one.model for one in changes)
+    pairs = {(one.first, one.second) for one in changes}
+    # One pair is told by the headings.
+    is_told = len(pairs) == 1
+    ((first, second),) = pairs if is_told else [("first", "second")]
+    names = ["item", "prompt", *(["model"] if has_model else [])]
+    names += [] if is_told else ["compared"]
+    columns = [
+        *map(Column, names), Column(first, "number"), Column(second, "number"),
+        Column("difference", "signed"),
+    ]  # fmt: skip
+    rows = [
+        (one.item, one.prompt, *((one.model,) if has_model else ()),
+         *(() if is_told else (f"{one.second} minus {one.first}",)), one.a, one.b, one.difference)
+        for one in changes[:n_most]
+    ]  # fmt: skip
+    table = make_table("compare.items", f"Items that differ most, by {by}", columns, rows)
+    return msgspec.structs.replace(table, source=changes[0].score)
+
+
+def common_notes(sides: Sequence[Side], common: Common) -> list[str]:
+    """Return how many items are common, and which are not, a sentence each."""
+    n = len(common.items)
+    if len(sides) < 2:
+        return [f"{counted(n, 'item')} in {sides[0].label}."]
+    sizes = ", ".join(f"{side.label} has {len(side.items):,}" for side in sides)
+    notes = [f"{counted(n, 'item')} in common; {sizes}."]
+    for side in sides:
+        alone = common.alone[side.label]
+        if alone:
+            shown = ", ".join(alone[:_MOST_NAMED])
+            more = f" and {len(alone) - _MOST_NAMED:,} more" if len(alone) > _MOST_NAMED else ""
+            are = "is" if len(alone) == 1 else "are"
+            items = counted(len(alone), "item")
+            notes.append(f"{items} {are} not compared, only in {side.label}: {shown}{more}.")
+    if common.n_changed:
+        notes.append(
+            f"{counted(common.n_changed, 'item')} with the same key but a different text "
+            "were excluded."
+        )
+    return notes
+
+
+def _differing(values: Sequence[object], path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Descend where all values are mappings or lists; a part that only some have is one setting."""
+    if all(isinstance(value, Mapping) for value in values):
+        maps = [value for value in values if isinstance(value, Mapping)]
+        for key in dict.fromkeys(key for one in maps for key in one):
+            inner = [one.get(key, _ABSENT) for one in maps]
+            yield from _differing(inner, f"{path}.{key}" if path else str(key))
+    elif all(isinstance(value, list) for value in values):
+        lists = [value for value in values if isinstance(value, list)]
+        for place in range(max(map(len, lists))):
+            inner = [one[place] if place < len(one) else _ABSENT for one in lists]
+            yield from _differing(inner, f"{path}.{place}")
+    elif any(value != values[0] for value in values):
+        yield path, tuple(map(_in_words, values))
+
+
+def _in_words(value: object) -> str:
+    if value is _ABSENT:
+        return UNDEFINED
+    if isinstance(value, Mapping):
+        kind = value.get("kind") or value.get("weights") or value.get("base_url")
+        return f"present ({kind})" if kind else "present"
+    if value is None or isinstance(value, bool):
+        # As recipes write them
+        return json.dumps(value)
+    return str(value)
+
+
+def settings_table(settings: Mapping[str, Mapping[str, object]]) -> Table | None:
+    """Return the settings of runs, by their names, that differ as a table; None for none."""
+    found = list(_differing([*settings.values()], ""))[:_MOST_SETTINGS]
+    if not found:
+        return None
+    columns = [Column("setting"), *map(Column, settings)]
+    rows = [(path, *(one[:_MOST_SETTING] for one in values)) for path, values in found]
+    return make_table("compare.settings", "Settings that differ", columns, rows)

@@ -1,0 +1,363 @@
+"""A run as files: tables, frames, figures, and the HTML report."""
+
+import importlib
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, count
+from pathlib import Path
+from types import ModuleType
+from typing import Final, Literal, TypeVar
+
+import msgspec
+import polars as pl
+
+from orchestrator import __version__, figures
+from orchestrator.columns import ITEMS, is_name
+from orchestrator.disk.paths import is_foreign
+from orchestrator.errors import UsageError, nearest
+from orchestrator.interface.labelling import side_by_side
+from orchestrator.interface.result import Result
+from orchestrator.report.export.files import (
+    FOLDER,
+    PART_ROWS,
+    Format,
+    card,
+    write_frame,
+    write_text,
+)
+from orchestrator.report.export.latex import latex
+from orchestrator.report.export.tables import frame_of, html, table_of
+from orchestrator.report.generic import generic_markdown
+from orchestrator.report.html.figures import Material
+from orchestrator.report.html.page import all_figures, render, sections
+from orchestrator.report.html.page import summary as page_summary
+from orchestrator.report.html.shell import undrawn
+from orchestrator.report.words import UNTRUSTED
+from orchestrator.runner.results.frames import rows_by_epoch
+from orchestrator.runner.results.stored import use_words
+from orchestrator.store import ServerUse
+from orchestrator.tables import Table
+
+REPORT = "report.html"
+SIDE_BY_SIDE: Final = "side_by_side"
+"""Name of the frame of all that was judged, with its texts, for people."""
+
+
+def write_html(result: Result, to: Path | None = None) -> Path:
+    """Write the report of a run to one HTML file, replaced as a whole; its path.
+
+    Args:
+        result: The run.
+        to: Where; `report.html` in the run directory where left out.
+
+    Raises:
+        UsageError: If the file can't be written.
+    """
+    if to is None and is_foreign(result.path):
+        raise UsageError(
+            f"{result.path} belongs to another user; give a file to write to: --html F"
+        )
+    path = result.path / REPORT if to is None else to
+    write_text(path, render(material(result)))
+    return path
+
+
+def write_charts(result: Result, folder: Path) -> list[Path]:
+    """Write each chart of a run as SVG, PDF and PNG; the paths.
+
+    Raises:
+        UsageError: If charts can't be drawn here, or a file can't be written.
+    """
+    written: list[Path] = _drawing().write_charts(all_figures(material(result)), folder)
+    return written
+
+
+def charts(result: Result) -> dict[str, object]:
+    """Each chart of a run's report as an Altair object, by the key that it has there.
+
+    Raises:
+        UsageError: If charts can't be drawn here.
+    """
+    drawing, altair = _drawing(), importlib.import_module("altair")
+    specified = {one.key: drawing.specification(one) for one in all_figures(material(result))}
+    return {
+        key: altair.Chart.from_dict(found) for key, found in specified.items() if found is not None
+    }
+
+
+def summary(result: Result) -> str:
+    """A run in short, as HTML for a notebook."""
+    return page_summary(material(result))
+
+
+def _drawing() -> ModuleType:
+    if needed := undrawn():
+        raise UsageError(f"charts need: {needed}")
+    return importlib.import_module("orchestrator.report.html.charts")
+
+
+def material(result: Result) -> Material:
+    """Collect the material of the report."""
+    record, status = result.record, result.record.status
+    return Material(
+        name=str(result.settings.get("name", result.path.name)),
+        where=str(result.path),
+        at="" if status is None else status.at.strftime("%Y-%m-%d %H:%M UTC"),
+        version=record.version,
+        settings=result.settings,
+        identities={
+            model: {str(field): str(value) for field, value in identity.items()}
+            for model, identity in record.identities.items()
+        },
+        servers={model: _servers(used) for model, used in record.servers.items()},
+        progress={} if status is None else status.values,
+        frames=result.frames,
+        rankings=result.rankings,
+        tables=[_on_page(table) for table in result.tables],
+        context=result.context,
+        lost=record.failures,
+        exact_match=result.exact_match,
+        notes=result.notes,
+        n_left=result.n_left,
+        brief=result.brief,
+        epochs=partial(rows_by_epoch, result.frames),
+        probes=record.probes,
+    )
+
+
+def _on_page(table: Table) -> Table:
+    """A table of the page, where its warning stands in front of what it rests on."""
+    if not table.warning:
+        return table
+    basis = f"{table.warning} {table.basis}".rstrip()
+    return msgspec.structs.replace(table, title=f"{table.title} {UNTRUSTED}", basis=basis)
+
+
+def _servers(used: Sequence[ServerUse]) -> list[str]:
+    """The servers of a model in words, with how much each gave where there are several."""
+    several = len({use.epoch for use in used}) > 1
+    return [
+        use_words(use, with_epoch=several) + (f" ({use.n:,} outcomes)" if use.n else "")
+        for use in used
+    ]
+
+
+TextFormat = Literal["latex", "markdown", "html"]
+
+_T = TypeVar("_T")
+_SUFFIXES: Final[dict[TextFormat, str]] = {"latex": "tex", "markdown": "md", "html": "html"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Tables and frames that are asked for by name; all that fit the format where both are empty.
+
+    Attributes:
+        tables: Names of tables of the report, or such tables by name, already made.
+        frames: Names of frames.
+    """
+
+    tables: Sequence[str] | Mapping[str, Table] = ()
+    frames: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        """Return True if anything is asked for by name."""
+        return bool(self.tables or self.frames)
+
+
+_ALL: Final = Wanted()
+
+
+def report_tables(result: Result) -> dict[str, Table]:
+    """Return every table of the HTML report by a name that stays the same between runs.
+
+    A table of a run that is not complete, or that rests on a judge that can't be trusted, carries
+    the warning.
+    """
+    # The page's own copies have their warnings in the title.
+    of_page = replace(material(result), tables=result.tables)
+    found: dict[str, Table] = {}
+    for section in sections(of_page, with_examples=False):
+        drawn = [
+            msgspec.structs.replace(table, basis=table.basis or figure.basis)
+            for figure in section.figures
+            for table in (figure.table, *figure.beside)
+        ]
+        for table in (*drawn, *section.tables, *section.folded):
+            if table.columns and table.rows:
+                _add(found, table)
+    if not (warning := result.completeness.words()):
+        return found
+    return {
+        name: msgspec.structs.replace(table, warning=f"{warning} {table.warning}".rstrip())
+        for name, table in found.items()
+    }
+
+
+def _add(found: dict[str, Table], table: Table) -> None:
+    name = table.key
+    if table.source and table.source not in name.split("."):
+        name = f"{table.source}.{name}"
+    known = found.get(name)
+    # A figure draws the first table of its method, which stands among all tables too.
+    if known is None or known.rows != table.rows:
+        found[_free(name, found)] = table
+
+
+def texts(result: Result, form: TextFormat, wanted: Wanted = _ALL) -> dict[str, str]:
+    """Return tables as text, by name: those asked for, frames as tables too, or all of the report.
+
+    Raises:
+        UsageError: If there is no such table or frame; names the nearest.
+    """
+    of_report = _made(result, wanted) if wanted.tables or not wanted else {}
+    found = {name: _one(of_report, name, "table") for name in wanted.tables or of_report}
+    for name, read in readers(result, replace(wanted, tables=())).items() if wanted.frames else ():
+        found[_free(name, found)] = table_of(name, pl.concat(read()))
+    return {name: _text(table, name, form, result) for name, table in found.items()}
+
+
+def _made(result: Result, wanted: Wanted) -> Mapping[str, Table]:
+    return wanted.tables if isinstance(wanted.tables, Mapping) else report_tables(result)
+
+
+def all_beside(
+    results: Sequence[Result], names: Sequence[str], arrange: Callable[[dict[str, Table]], Table]
+) -> Wanted:
+    """Return tables of several runs, each made one; runs are named by their recipes.
+
+    Raises:
+        UsageError: If a run has no such table.
+    """
+    named = {str(one.settings.get("name", one.path.name)): report_tables(one) for one in results}
+    if len(named) < len(results):
+        named = {str(one.path): report_tables(one) for one in results}
+    return Wanted({
+        name: arrange({run: _one(known, name, "table") for run, known in named.items()})
+        for name in names
+    })  # fmt: skip
+
+
+def is_judged(result: Result) -> bool:
+    """Return True if a run has rows beside answers and items, which `SIDE_BY_SIDE` shows."""
+    return bool(set(result.frames) - {"answers", ITEMS})
+
+
+def readers(
+    result: Result, wanted: Wanted = _ALL
+) -> dict[str, Callable[[], Iterable[pl.DataFrame]]]:
+    """Return what reads each frame that is asked for in parts, tables too; or all frames.
+
+    Raises:
+        UsageError: If there is no such table or frame; names the nearest.
+    """
+    # A run that ends writes no notes, and exports nothing.
+    from orchestrator.runner.results.notes import FRAME, read_notes  # noqa: PLC0415
+
+    found: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {}
+    if FRAME in wanted.frames or not wanted:
+        notes = read_notes(result.path)
+        if wanted or not notes.is_empty():
+            found[FRAME] = partial(iter, [notes])
+    for name in wanted.frames or (() if wanted.tables else tuple(result.frames)):
+        if name in found:
+            continue
+        if name == SIDE_BY_SIDE:
+            found[name] = lambda: [side_by_side(result)]
+            continue
+        if name not in result.frames:
+            raise _unknown([*result.frames, SIDE_BY_SIDE], name, "frame")
+        found[name] = partial(result.frames.parts, name, PART_ROWS)
+    of_report = _made(result, wanted) if wanted.tables else {}
+    for name in wanted.tables:
+        frame = frame_of(_one(of_report, name, "table"))
+        found[_free(name, found)] = partial(iter, [frame])
+    return found
+
+
+def write_texts(
+    result: Result, form: TextFormat, folder: Path, wanted: Wanted = _ALL
+) -> Iterator[Path]:
+    """Write each of `texts` to a file of its own, replaced as a whole; their paths.
+
+    Raises:
+        UsageError: If there is no such table or frame, or a file can't be written.
+    """
+    taken: set[str] = set()
+    for name, text in texts(result, form, wanted).items():
+        path = folder / f"{_free(figures.key(name), taken)}.{_SUFFIXES[form]}"
+        taken.add(path.stem)
+        write_text(path, text)
+        yield path
+
+
+def write_frames(
+    result: Result, form: Format, folder: Path, wanted: Wanted = _ALL
+) -> Iterator[tuple[Path, int]]:
+    """Write each of `readers` to a file of its own; their paths and numbers of rows.
+
+    Raises:
+        UsageError: If there is no such table or frame, or a file can't be written.
+    """
+    taken: set[str] = set()
+    for name, read in readers(result, wanted).items():
+        stem = name if is_name(name) else figures.key(name)
+        path = folder / f"{_free(stem, taken)}.{form}"
+        taken.add(path.stem)
+        yield path, write_frame(read(), path, form)
+
+
+def write_dataset(
+    result: Result, folder: Path, wanted: Wanted = _ALL
+) -> Iterator[tuple[Path, int]]:
+    """Write a dataset folder for Hugging Face; the paths and numbers of rows of its Parquet files.
+
+    The frames are those of `readers`, the items last: a table of answers or judgments is the
+    default configuration.
+
+    Raises:
+        UsageError: If there is no such table or frame, or a file can't be written.
+    """
+    rows: dict[str, int] = {}
+    for path, n_rows in write_frames(result, "parquet", folder / FOLDER, wanted):
+        rows[path.stem] = n_rows
+        yield path, n_rows
+    ordered = {name: rows[name] for name in sorted(rows, key=lambda one: one == ITEMS)}
+    citation = result.cite()
+    text = card(
+        str(result.settings.get("name", result.path.name)),
+        ordered,
+        about=[citation.text],
+        bibtex=citation.bibtex,
+    )
+    write_text(folder / "README.md", text)
+    yield folder / "README.md", 0
+
+
+def _text(table: Table, name: str, form: TextFormat, result: Result) -> str:
+    match form:
+        case "latex":
+            recipe = result.settings.get("name", result.path.name)
+            about = f"Table {name} of the run {recipe}, written by orchestrator {__version__}."
+            return latex(table, name=name, about=about)
+        case "markdown":
+            return generic_markdown(table) + "\n"
+        case "html":
+            return html(table, name=figures.key(name))
+
+
+def _one(known: Mapping[str, _T], name: str, what: str) -> _T:
+    if name not in known:
+        raise _unknown(known, name, what)
+    return known[name]
+
+
+def _unknown(known: Iterable[str], name: str, what: str) -> UsageError:
+    return UsageError(f"no {what} {name!r} in this run{nearest(name, known)}")
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """Return the name, with a number where another has it."""
+    numbered = (f"{name}-{n}" for n in count(2))
+    return next(one for one in chain([name], numbered) if one not in taken)

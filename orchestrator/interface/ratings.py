@@ -1,0 +1,292 @@
+"""Judgments of several runs pooled: ratings of their models, and agreement of their judges.
+
+A model is one competitor in all runs in which it was served alike and answered with the same
+settings; elsewhere it is one competitor for each run. Runs without a competitor in common have no
+common scale.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from orchestrator.clusters import OVER
+from orchestrator.contracts.context import roles_in
+from orchestrator.contracts.method import is_judging
+from orchestrator.frames import counted_by
+from orchestrator.interface.sides import Common, Side
+from orchestrator.numbers import bounds, counted
+from orchestrator.ranking.agreement import PAIR, agreement_table, ordered, verdict_rows
+from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking, with_decisions
+from orchestrator.ranking.judged import Table as JudgedTable
+from orchestrator.ranking.judged import has_modes, judgments, tabulate
+from orchestrator.ranking.trust import thresholds_of
+from orchestrator.report.words import rank_words
+from orchestrator.runner.models.identity import identity_key
+from orchestrator.statistics.ranking import Pair
+from orchestrator.tables import Measured, Table, make_table, table_columns
+
+# Of a model's entry, what changes its answers; the rest of it is in its identity, or about speed.
+_ANSWERING: Final = ("system", "template", "thinking", "answers")
+_COLUMNS: Final = table_columns("model | rating: rating | rank | judgments: count")
+_OF_PAIRS: Final = table_columns(
+    "better | worse | judgments: count | difference: rating | p (Holm): p | told apart"
+)
+
+
+def competitors(sides: Sequence[Side], method: str) -> dict[str, dict[str, str]]:
+    """Return the name of each model's competitor by label of a run: "large", or "large · B"."""
+    if len(sides) == 1:
+        return {sides[0].label: {}}
+    kinds: dict[str, dict[str, list[str]]] = {}
+    for side in sides:
+        for model in side.result.settings.get("models", {}):
+            how = _how_it_answers(side, model, side.own("method", method))
+            kinds.setdefault(model, {}).setdefault(how, []).append(side.label)
+    found: dict[str, dict[str, str]] = {side.label: {} for side in sides}
+    for model, by_kind in kinds.items():
+        for labels in by_kind.values():
+            name = model if len(by_kind) == 1 else f"{model} · {', '.join(labels)}"
+            for label in labels:
+                found[label][model] = name
+    return found
+
+
+def _how_it_answers(side: Side, model: str, method: str) -> str:
+    settings = side.result.settings
+    entry = settings.get("models", {}).get(model) or {}
+    used: Mapping[str, Any] = next(
+        (m for m in settings.get("methods", ()) if str(m.get("name") or m.get("kind")) == method),
+        {},
+    )
+    identity = side.result.record.identities.get(model) or {}
+    parts = [identity_key(identity).hex(), used.get("answer")]
+    parts += [entry.get(name) for name in _ANSWERING]
+    return json.dumps(parts, sort_keys=True, default=str)
+
+
+def pooled(sides: Sequence[Side], common: Common, method: str) -> JudgedTable | None:
+    """Return the judgments of a ranked method of all runs as one; None where none has any."""
+    names = competitors(sides, method)
+    slices, n_most, modes = [], 0, True
+    for side in sides:
+        own = side.own("method", method)
+        for frame, role in roles_in(side.result.frames).items():
+            pairs = role.pairs
+            if pairs is None or not pairs.ranked or frame not in side.result.frames:
+                continue
+            rows = counted_by(side.result.frames, frame, ("method",))
+            n = sum(row["len"] for row in rows if row["method"] == own)
+            if not n:
+                continue
+            n_most += n
+            modes &= has_modes(side.result.frames, frame, pairs)
+            slices.append(
+                _slices(side, judgments(side.result.frames, frame, pairs), own, common, names)
+            )
+    if not n_most:
+        return None
+    return tabulate((rows for part in slices for rows in part), n_most, has_modes=modes)
+
+
+def _slices(
+    side: Side,
+    parts: Iterator[pl.DataFrame],
+    method: str,
+    common: Common,
+    names: Mapping[str, Mapping[str, str]],
+) -> Iterator[pl.DataFrame]:
+    kept = common.items.implode()
+    for rows in parts:
+        mine = rows.filter((pl.col("method") == method) & pl.col("item").is_in(kept))
+        mine = mine.with_columns(pl.col("model_a", "model_b").replace(dict(names[side.label])))
+        yield common.clusters.of(mine) if common.clusters.are_known else mine
+
+
+def ranked_methods(sides: Sequence[Side]) -> list[str]:
+    """Return the methods of all runs whose judgments give rankings, by name in the first run."""
+    per_run = [set(_ranked(side)) for side in sides]
+    return [name for name in _ranked(sides[0]) if all(name in names for names in per_run)]
+
+
+def _ranked(side: Side) -> list[str]:
+    found = []
+    for frame, role in roles_in(side.result.frames).items():
+        if role.pairs is not None and role.pairs.ranked:
+            rows = counted_by(side.result.frames, frame, ("method",))
+            renamed = side.renamed["method"]
+            found += [renamed[row["method"]] for row in rows if row["method"] in renamed]
+    return found
+
+
+def joint_rankings(
+    sides: Sequence[Side], common: Common, confidence_level: float
+) -> list[RankingAnalysis]:
+    """Return the ranking of each method over the pooled judgments of all runs and judges."""
+    settings = sides[0].result.settings
+    found = []
+    for method in ranked_methods(sides):
+        table = pooled(sides, common, method)
+        if table is None:
+            continue
+        analysis = analyse_ranking(
+            table, judge=None, confidence_level=confidence_level, thresholds=thresholds_of(settings)
+        )
+        analysis = replace(analysis, source=method)
+        found.append(_of_met(analysis) if len(sides) > 1 else analysis)
+    return found
+
+
+def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) -> list[Table]:
+    """Return the ratings of each method, and the differences of all pairs of models."""
+    tables = []
+    for one in rankings:
+        basis = f"{counted(one.n_items_used, 'common item')} · {one.method}; {one.uncertainty}"
+        notes = [*one.notes, *_pooling_notes(sides, one)]
+        rows = [
+            (
+                rating.model,
+                _measured(rating.rating, *bounds(rating.low, rating.high,
+                          low_open=rating.low_open, high_open=rating.high_open)),
+                rank_words(rating),
+                rating.n_judgments,
+            )
+            for rating in one.ratings
+        ]  # fmt: skip
+        pairs = [
+            (pair.better, pair.worse, _n_met(pair, one),
+             _measured(pair.difference, *bounds(pair.low, pair.high, low_open=False,
+                       high_open=False)), Measured(pair.adjusted_p),
+             _apart(pair, one))
+            for pair in one.pairs
+        ]  # fmt: skip
+        together = f"{basis} · all pairs together (Holm)"
+        for key, title, columns, shown, about, said in (
+            ("compare.ratings", "Ratings on one scale", _COLUMNS, rows, basis, notes),
+            (
+                "compare.rating_differences",
+                "Differences of ratings",
+                _OF_PAIRS,
+                pairs,
+                together,
+                (),
+            ),
+        ):
+            if shown:
+                table = make_table(key, title, columns, shown, basis=about, notes=said)
+                found = msgspec.structs.replace(table, source=one.source, warning=one.warning)
+                tables.append(found)
+    return tables
+
+
+def _of_met(found: RankingAnalysis) -> RankingAnalysis:
+    """A ranking over several runs, in which two models are apart only if they met.
+
+    Over several runs, models have met different opponents. Then a difference also follows from
+    the error of Bradley-Terry's model, which its interval does not hold: that of a model and its
+    copy can exclude 0. So the judgments of these two alone must agree with it.
+    """
+
+    def is_apart(pair: Pair) -> bool:
+        row, column = found.wins.place(pair.better, pair.worse)
+        low = found.wins.low[row][column]
+        return pair.resolvable and low is not None and low > 0.5
+
+    return with_decisions(found, is_apart)
+
+
+def _n_met(pair: Pair, found: RankingAnalysis) -> int:
+    row, column = found.wins.place(pair.better, pair.worse)
+    return found.wins.n[row][column]
+
+
+def _apart(pair: Pair, found: RankingAnalysis) -> str:
+    """Return "yes", "no" and why, where the ratings alone would say otherwise."""
+    if pair.resolvable:
+        return "yes"
+    if not _n_met(pair, found):
+        return "not compared directly"
+    by_ratings = pair.adjusted_p is not None and pair.adjusted_p <= 1.0 - found.confidence_level
+    return "no, not by their own judgments" if by_ratings and not found.warning else "no"
+
+
+def _pooling_notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:
+    if len(sides) < 2:
+        return []
+    split = [rating.model for rating in one.ratings if " · " in rating.model]
+    notes = []
+    if split:
+        notes.append(
+            "a model followed by a run is another competitor in these runs: its weights, its "
+            "prompt or the settings of its answers differ"
+        )
+    if len(one.ratings) > 2:
+        notes.append(
+            "models of different runs met different opponents, so ratings also rest on "
+            "Bradley-Terry's model; two models are told apart only if their own judgments agree"
+        )
+    if len(one.judges) > 1:
+        notes.append(f"judgments of {', '.join(one.judges)} are pooled")
+    return notes
+
+
+def _measured(value: float | None, low: float, high: float) -> Measured:
+    return Measured(value, *((None, None) if np.isnan(low) or np.isnan(high) else (low, high)))
+
+
+def verdicts(sides: Sequence[Side], common: Common, method: str) -> pl.DataFrame:
+    """Return the verdicts of all judges of a method: one row a judge, item and pair of models.
+
+    As `verdict_rows`; the judge is followed by the run where there are several.
+    """
+    names = competitors(sides, method)
+    several = len(sides) > 1
+    parts = [
+        part
+        for side in sides
+        for part in _of_run(side, common, method, names[side.label], several=several)
+    ]
+    return pl.concat(parts)
+
+
+def _of_run(
+    side: Side, common: Common, method: str, renamed: Mapping[str, str], *, several: bool
+) -> Iterator[pl.DataFrame]:
+    own = side.own("method", method)
+    known = dict(renamed)
+    ending = f" · {side.label}" if several else ""
+    for source in side.context.sources:
+        if source.name == own:
+            rows = verdict_rows(side.context, source).filter(
+                pl.col("item").is_in(common.items.implode())
+            )
+            named = rows.drop(OVER).with_columns(
+                pl.col("judge") + ending, pl.col("model_a", "model_b").replace(known)
+            )
+            # Renamed models may be in another order.
+            found = common.clusters.of(ordered(named))
+            yield found.select("judge", *OVER, *PAIR, "verdict")
+
+
+def agreement_tables(sides: Sequence[Side], common: Common, confidence_level: float) -> list[Table]:
+    """Return a table for each judging method with at least two judges, in one run or in several."""
+    notes = []
+    if len(sides) > 1:
+        notes.append(
+            "between runs, only models are used that answer alike in both; if their answers are "
+            "sampled, judges also disagree because they judge different texts"
+        )
+    tables = []
+    for source in sides[0].context.sources:
+        # One judge has nobody to agree with.
+        if not is_judging(source.method) or len(sides) * len(source.method.judges) < 2:
+            continue
+        rows = verdicts(sides, common, source.name)
+        table = agreement_table("compare.agreement", rows, confidence_level, notes)
+        if table.rows:
+            tables.append(msgspec.structs.replace(table, source=source.name))
+    return tables

@@ -1,0 +1,464 @@
+"""A run that can be read: its frames, and the rankings and tables made of them."""
+
+import importlib
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from orchestrator.clusters import clusters_of
+from orchestrator.contracts.context import Context, answers_of, roles_in
+from orchestrator.disk import paths
+from orchestrator.errors import OrchestratorError, UsageError, nearest
+from orchestrator.extras import need
+from orchestrator.frames import FrameFiles
+from orchestrator.gates import Decision
+from orchestrator.ranking.analysis import RankingAnalysis, with_trust
+from orchestrator.ranking.trust import of_frames, thresholds_of
+from orchestrator.report.brief import Brief, brief
+from orchestrator.report.gate import gate_junit, gate_markdown, gate_value
+from orchestrator.report.progress import Completeness, Cost
+from orchestrator.report.results import Findings, as_text
+from orchestrator.runner.planning.budget import Spent
+from orchestrator.runner.planning.revisions import last_revision
+from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
+from orchestrator.runner.results.frames import NUMBERS
+from orchestrator.runner.results.stored import Record, record_of
+from orchestrator.runner.results.tables import (
+    Keeping,
+    all_sources,
+    followable_of,
+    rankings_of,
+    summarise,
+)
+from orchestrator.runner.session.session import Ended
+from orchestrator.statistics.trust import Trust, no_ranking
+from orchestrator.store import RunDirectory, Store
+from orchestrator.tables import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from orchestrator.references import Citation
+
+
+class GateResult(Decision, frozen=True):
+    """The verdict on a run: it fails if one requirement does, and holds if all do.
+
+    Attributes:
+        requirements: Each with its verdict, in order.
+        run: Metadata of the run.
+        against: Metadata of the run that it is compared with; None without one.
+        confidence_level: Of all verdicts together.
+        level: Of each interval: Bonferroni's, over the requirements that are estimated.
+        notes: What to know besides, a sentence each.
+        seconds: Time that the decision took.
+    """
+
+    def to_json(self) -> str:
+        """Return the verdict as one JSON object, with the metadata of the runs.
+
+        Returns:
+            The text of `orchestrator gate --format json`.
+
+        Example:
+            >>> json.loads(found.to_json())["verdict"]  # doctest: +SKIP
+            'holds'
+        """
+        return json.dumps(gate_value(self), indent=2, allow_nan=False) + "\n"
+
+    def to_markdown(self) -> str:
+        """Return the verdict as Markdown, for the summary of a job.
+
+        Returns:
+            The text of `orchestrator gate --format markdown`.
+
+        Example:
+            >>> print(found.to_markdown())  # doctest: +SKIP
+        """
+        return gate_markdown(self)
+
+    def to_junit(self, *, pass_unknown: bool = False) -> str:
+        """Return the verdict as JUnit XML, with a test case for each requirement.
+
+        Args:
+            pass_unknown: Report what is not known yet as skipped instead of as an error.
+
+        Returns:
+            The text of `orchestrator gate --junit FILE`.
+
+        Example:
+            >>> Path("gate.xml").write_text(found.to_junit())  # doctest: +SKIP
+        """
+        return gate_junit(self, pass_unknown=pass_unknown)
+
+
+class Result:
+    """A run that can be read: its frames and what they say.
+
+    Attributes:
+        path: The run directory.
+        ended: How the last call ended; None where the run was only loaded.
+        completeness: How far the run is, and how many units failed.
+        frames: The frames of the current recipe by name, e.g. "answers", "judgments".
+        orders: What a stopping rule declared; None where the recipe has none.
+        allow_code: Whether kinds from outside this project may be imported.
+        gate: The verdict on the gates of the recipe, decided at the end of the call that ran it;
+            None without gates, after an interrupt, and where the run was only loaded.
+        gate_fault: Why there is no verdict, where the run lacks what its gates name.
+    """
+
+    def __init__(  # noqa: PLR0913 (what it shows, by keyword)
+        self,
+        path: Path,
+        ended: Ended | None = None,
+        notes: Sequence[str] | Callable[[], Sequence[str]] = (),
+        *,
+        completeness: Completeness | None = None,
+        allow_code: bool = False,
+        frames: FrameFiles | None = None,
+        orders: Orders | None = None,
+        record: Record | None = None,
+    ) -> None:
+        self.path = path
+        self.frames = FrameFiles(path / "results") if frames is None else frames
+        self.ended = ended
+        self._notes = notes
+        self.completeness = completeness or Completeness()
+        self.orders = orders
+        self._record = record
+        self.allow_code = allow_code
+        self.gate: GateResult | None = None
+        self.gate_fault: OrchestratorError | None = None
+
+    @property
+    def n_left(self) -> int:
+        """Units that have no row yet and need one."""
+        return self.completeness.left
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The resolved recipe of the last call."""
+        if self._record is not None:
+            return dict(self._record.recipe)
+        return dict((last_revision(RunDirectory.open(self.path)) or {}).get("recipe", {}))
+
+    @cached_property
+    def record(self) -> Record:
+        """The run's record of itself beside its frames, as when these were read.
+
+        Raises:
+            OrchestratorError: If it can't be read.
+        """
+        if self._record is not None:
+            return self._record
+        directory = RunDirectory.open(self.path)
+        status = directory.read_status()
+        with Store.open(directory.store_path, read_only=True) as store:
+            return record_of(store, directory, status)
+
+    @property
+    def spent(self) -> Spent | None:
+        """Resources that all calls of the run took; None where it kept no account."""
+        return self.record.spent
+
+    @cached_property
+    def rankings(self) -> list[RankingAnalysis]:
+        """The ranking of each judge, and over all judges where there are several."""
+        statistics = self.settings.get("statistics", {})
+        found = rankings_of(
+            self.frames,
+            confidence_level=statistics.get("confidence_level", 0.95),
+            thresholds=thresholds_of(self.settings),
+        )
+        for at, one in enumerate(found):
+            trust = {one.source: one.trust}
+            trust = followable_of(trust, self.settings, allow_code=self.allow_code)
+            found[at] = with_trust(one, trust[one.source])
+        orders = self.orders
+        return found if orders is None else [declared_only(one, orders) for one in found]
+
+    @cached_property
+    def trust(self) -> dict[str, tuple[Trust, ...]]:
+        """Verdicts on the judges of each method, by its name; they state if its rankings hold."""
+        roles = roles_in(self.frames)
+        ranked = [name for name, role in roles.items() if role.pairs and role.pairs.ranked]
+        found: dict[str, dict[str, Trust]] = {}
+        for one in self.rankings:
+            found.setdefault(one.source, {}).update({trust.judge: trust for trust in one.trust})
+        others = of_frames(
+            self.frames,
+            clusters_of(self.frames),
+            thresholds_of(self.settings),
+            self.settings.get("statistics", {}).get("confidence_level", 0.95),
+            without=ranked,
+        )
+        others = followable_of(others, self.settings, allow_code=self.allow_code)
+        return {method: tuple(by_judge.values()) for method, by_judge in found.items()} | others
+
+    @property
+    def warnings(self) -> list[str]:
+        """Reasons why there is no ranking, of each method with a judge that can't be trusted."""
+        said = {method: no_ranking(trusts) for method, trusts in self.trust.items()}
+        judged = {one.source for one in self.rankings if one.n_judged}
+        # Where nothing was judged the ranking says why, and no judge is to blame.
+        said |= {one.source: one.warning for one in self.rankings if one.source not in judged}
+        return [f"{method}: {line}" for method, line in said.items() if line]
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """Declared orders, then what the methods' summaries and the recipe's analyses say."""
+        declared = [] if self.orders is None else tables_of(self.orders, self.rankings)
+        keeping = Keeping(self.frames.beside / NUMBERS)
+        said = summarise(
+            self.frames,
+            self.settings,
+            allow_code=self.allow_code,
+            keeping=keeping,
+            run=self.path,
+            trust=self.trust,
+        )
+        return [*declared, *said]
+
+    @cached_property
+    def exact_match(self) -> dict[str, float | None]:
+        """Share of answers equal to the reference, by model; None where no item has one."""
+        answers = answers_of(self.frames, ("model", "exact_match"), as_categories=True)
+        if answers.is_empty() or "exact_match" not in answers.columns:
+            return {}
+        shares = answers.group_by("model", maintain_order=True).mean()
+        return dict(shares.select("model", "exact_match").iter_rows())
+
+    @cached_property
+    def context(self) -> Context:
+        """All methods of the recipe with their frames, to read their scores."""
+        return all_sources(self.frames, self.settings, allow_code=self.allow_code, run=self.path)
+
+    @property
+    def charts(self) -> dict[str, object]:
+        """The charts of the HTML report as Altair objects, by key; needs the extra `[report]`."""
+        found: dict[str, Any] = _document().charts(self)
+        return found
+
+    @property
+    def failed(self) -> int:
+        """Number of units with a failed row."""
+        return self.completeness.failed
+
+    @property
+    def ok(self) -> bool:
+        """True if every unit of the plan has a row and none failed."""
+        return self.completeness.total > 0 and not self.n_left and not self.failed
+
+    @property
+    def findings(self) -> Findings:
+        """Everything that the reports of this run show."""
+        return Findings(
+            self.rankings,
+            self.exact_match,
+            self.tables,
+            self.completeness,
+            self.brief,
+            self.metadata,
+            self.gate,
+        )
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Identity and progress of the run, as JSON values."""
+        return self.record.metadata(self.path, self.completeness)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Warnings to a reader of the tables, e.g. that several servers answered."""
+        return tuple(self._notes() if callable(self._notes) else self._notes)
+
+    @cached_property
+    def brief(self) -> Brief:
+        """The run in brief, as answers in sentences, with how far to trust them and the cost.
+
+        The terminal, reports, the viewer and notebooks show it first.
+        """
+        return brief(
+            name=str(self.settings.get("name", self.path.name)),
+            run=paths.shown(self.path),
+            rankings=self.rankings,
+            tables=self.tables,
+            exact_match=self.exact_match,
+            completeness=self.completeness,
+            notes=self.notes,
+            cost=self._cost,
+            trust=self.trust,
+            settings=self.settings,
+            failures=self.record.failures,
+        )
+
+    @property
+    def _cost(self) -> Cost | None:
+        """Resources that all calls used; None where the run kept no account of them."""
+        spent = self.spent
+        if spent is None:
+            return None
+        models = self.settings.get("models", {}).values()
+        is_priced = any(any((one.get("price") or {}).values()) for one in models)
+        cost = msgspec.convert(spent, Cost, from_attributes=True)
+        return cost if is_priced else msgspec.structs.replace(cost, money=None)
+
+    def to_markdown(self) -> str:
+        """Return the rankings and tables as Markdown, as `orchestrator report` writes them.
+
+        Returns:
+            The text of `--format markdown`.
+
+        Raises:
+            OrchestratorError: If the frames can't be read.
+
+        Example:
+            >>> Path("results.md").write_text(result.to_markdown())  # doctest: +SKIP
+        """
+        return as_text("markdown", self.findings)
+
+    def to_json(self) -> str:
+        """Return the rankings and tables as one JSON object, with the metadata of the run.
+
+        Returns:
+            The text of `orchestrator report --format json`.
+
+        Raises:
+            OrchestratorError: If the frames can't be read.
+
+        Example:
+            >>> json.loads(result.to_json())["rankings"]  # doctest: +SKIP
+        """
+        return as_text("json", self.findings)
+
+    def to_html(self, path: str | Path | None = None) -> Path:
+        """Write the report as one HTML file.
+
+        Args:
+            path: The file; `report.html` in the run directory if omitted.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            UsageError: If the file can't be written.
+
+        Example:
+            >>> result.to_html("report.html")  # doctest: +SKIP
+        """
+        written: Path = _document().write_html(self, None if path is None else Path(path))
+        return written
+
+    def to_arrow(self, frame: str) -> "pa.Table":
+        """Return a frame as an Arrow table; needs the extra `[arrow]`.
+
+        Args:
+            frame: Name of the frame.
+
+        Returns:
+            The table, with the types of the frame.
+
+        Raises:
+            UsageError: If pyarrow is not installed, or there is no such frame.
+
+        Example:
+            >>> result.to_arrow("answers").schema  # doctest: +SKIP
+        """
+        need("to_arrow", "arrow", ["pyarrow"])
+        return self._frame(frame).to_arrow()
+
+    def to_pandas(self, frame: str) -> "pd.DataFrame":
+        """Return a frame for pandas; needs the extra `[pandas]`.
+
+        The columns have Arrow's types: whole numbers with missing values stay whole numbers, what
+        is missing is `pd.NA` and never NaN, and lists stay lists.
+
+        Args:
+            frame: Name of the frame.
+
+        Returns:
+            The rows in order, with a default index.
+
+        Raises:
+            UsageError: If pandas or pyarrow is not installed, or there is no such frame.
+
+        Example:
+            >>> result.to_pandas("answers").groupby("model").size()  # doctest: +SKIP
+        """
+        need("to_pandas", "pandas", ["pandas", "pyarrow"])
+        return self._frame(frame).to_pandas(use_pyarrow_extension_array=True)
+
+    def _frame(self, name: str) -> "pl.DataFrame":
+        if name not in self.frames:
+            raise UsageError(f"no frame {name!r} in this run{nearest(name, self.frames)}")
+        return self.frames[name]
+
+    def tokens(self, item: str) -> "pl.DataFrame":
+        """Return the tokens of all texts that were generated or scored for an item.
+
+        They are found as the viewer finds them: by playing the item's units again over the store.
+
+        Args:
+            item: Key of the item, as in the frames.
+
+        Returns:
+            One row a token, in order: `method`, `model`, `request` (its number in the unit), `kind`
+            ("drawn" or "scored"), `turn` and `repeat` of a draw, `position` from 0, `token` (the
+            piece of the text that it adds), `id`, `logprob` (natural log), `alternatives` (most
+            likely first; null where none were requested) and `missing` (sentences on what was not
+            observed, and which setting observes it). One row without a token stands for a text of
+            whose tokens nothing is known.
+
+        Raises:
+            UsageError: If there is no such item.
+            OrchestratorError: If the units can't be played again here.
+
+        Example:
+            >>> result.tokens("q1").filter(kind="drawn")["token"].str.join("")  # doctest: +SKIP
+        """
+        module = importlib.import_module("orchestrator.runner.results.requests")
+        replay = module.Replay(self.path, self.frames, allow_code=self.allow_code)
+        found: pl.DataFrame = module.tokens_frame(replay, item)
+        return found
+
+    def cite(self) -> "Citation":
+        """Return a methods paragraph and BibTeX of what this run used.
+
+        Returns:
+            The paragraph (`text`), BibTeX (`bibtex`, `entries`) and the facts as plain data.
+
+        Raises:
+            OrchestratorError: If the run can't be read.
+
+        Example:
+            >>> Path("run.bib").write_text(result.cite().bibtex)  # doctest: +SKIP
+        """
+        found: Citation = _module("citing").cite(self)
+        return found
+
+    def __repr__(self) -> str:
+        """Return the path of the run, how complete it is, and whether its call was interrupted."""
+        done = self.completeness
+        counts = f"{done.ended:,} of {done.total - done.not_needed:,} units, {done.failed:,} failed"
+        is_cut_off = self.ended is not None and self.ended.interrupted
+        return f"<Result {str(self.path)!r}: {'interrupted, ' if is_cut_off else ''}{counts}>"
+
+    def _repr_html_(self) -> str:
+        said: str = _document().summary(self)
+        return said
+
+
+def _document() -> ModuleType:
+    return _module("exporting")
+
+
+def _module(name: str) -> ModuleType:
+    # It imports this module, and nothing else needs what it imports.
+    return importlib.import_module(f"orchestrator.interface.{name}")

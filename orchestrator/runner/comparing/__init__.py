@@ -1,1 +1,0 @@
-"""Runs compared with each other, and runs held against requirements."""
