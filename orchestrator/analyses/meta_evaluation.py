@@ -65,7 +65,8 @@ _WITHIN: Final = table_columns(
     "prompts: count | missing: count",
 )
 _PROMPTS: Final = table_columns(
-    "score: score | within prompts: signed 2 | of: count | across prompts: signed 2 | prompts: count"
+    "score: score | within prompts: signed 2 | of: count | across prompts: signed 2",
+    "prompts: count",
 )
 _COMPARED: Final = table_columns(
     "score: score | against: score | correlation | difference: signed 2 | p: p | p (Holm): p"

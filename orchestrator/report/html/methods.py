@@ -179,7 +179,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     for pair in combinations(aligned.names, 2):
         correlation = aligned.correlation(*pair, level)
         shown = without_n(measured(correlation))
-        one, two = map(score, pair)
+        one, two = map(score_words, pair)
         lines.append([one, two, shown, correlation.n_points])
         if shown.value is not None:
             drawn += [
