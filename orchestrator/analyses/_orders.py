@@ -26,6 +26,7 @@ from pydantic import Field, field_validator
 
 from orchestrator.analyses._gold import evaluators, level_means, mean_cell
 from orchestrator.clusters import CLUSTER, OVER, codes
+from orchestrator.columns import score_words
 from orchestrator.contracts.context import answers_of
 from orchestrator.plugin import (
     Analysis,
@@ -122,7 +123,7 @@ def _means(
 ) -> Table:
     columns = [Column("model")]
     columns += [Column(f"{name} (official)", "number", 2) for name in official]
-    columns += [Column(one.name, "number", 3) for one in scores]
+    columns += [Column(score_words(one.name), "number", 3) for one in scores]
     lines: list[list[Cell]] = []
     for model in models:
         known = [listed.get(model) for listed in official.values()]

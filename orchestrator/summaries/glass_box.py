@@ -3,6 +3,7 @@
 from typing import Any
 
 from orchestrator.clusters import prompt_words
+from orchestrator.columns import score_words
 from orchestrator.contracts.method import is_judging
 from orchestrator.methods.glass_box import Config, GlassBox
 from orchestrator.plugin import (
@@ -128,8 +129,8 @@ def _notes(config: Config) -> list[str]:
     notes.append(who)
     if "combo" in config.groups:
         notes.append(
-            f"combo: sum of the z-scores of {', '.join(config.combo)} over all answers of this "
-            f"table, with signs such that more is better"
+            f"combo: sum of the z-scores of {', '.join(map(score_words, config.combo))} over all "
+            "answers of this table, with signs such that more is better"
         )
     if "bounds" in config.groups:
         notes.append(

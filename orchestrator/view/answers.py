@@ -13,7 +13,8 @@ from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Source, roles_in, there
 from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
-from orchestrator.frames import FrameFiles, names_of
+from orchestrator.frames import FrameFiles
+from orchestrator.report.html.page import telling_worth
 from orchestrator.report.html.shell import safe_block
 from orchestrator.report.text import page_line
 
@@ -73,11 +74,7 @@ class Answers:
         roles = roles_in(frames)
         self._answered = [name for name, one in roles.items() if one.answers is not None]
         self._pairs = {name: one.pairs for name, one in roles.items() if one.pairs is not None}
-        self._sources = {
-            one.name: one
-            for one in sorted(sources, key=lambda one: one.frame not in self._pairs)
-            if one.frame in self._pairs or (one.scores and "model" in names_of(frames, one.frame))
-        }
+        self._sources = {one.name: one for one in telling_worth(frames, sources)}
         self.by = tuple(self._sources)
         found = {
             str(name)

@@ -42,5 +42,5 @@ def test_measures_are_means_with_what_they_rest_on(context_of):
 def test_bounds_are_said_to_be_bounds(context_of):
     config = Config(vocabulary_size=9)
     measures, _ = summarise(context_of("confidence", confidence, ROWS, config=config))
-    assert any("lower bound of self-certainty" in note for note in measures.notes)
+    assert any("self-certainty is known by a lower bound" in note for note in measures.notes)
     assert "self_certainty_low" in {line[1] for line in measures.rows}

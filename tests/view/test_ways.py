@@ -1,13 +1,21 @@
 """Every number that leads to items leads to some, and to those of its method."""
 
+import html
 import json
+import re
 from itertools import product
 
+import polars as pl
 import pytest
 
+import orchestrator
+from orchestrator.interface.exporting import material
+from orchestrator.report.html.page import render
 from orchestrator.report.html.shell import own_file
+from orchestrator.view.answers import Answers
 from tests.browser import IN_CHROMIUM
 from tests.view.pages import opened
+from tests.view.runs import answers_frame, items_frame, make_run
 from tests.view.test_answers import JUDGES, MODELS, PAIRS, made
 
 pytestmark = IN_CHROMIUM
@@ -65,6 +73,19 @@ META = {
 }
 
 
+def test_the_report_knows_the_methods_that_the_list_knows(tmp_path):
+    methods = [{"kind": "answers"}, {"kind": "pointwise"}]
+    scores = answers_frame(4).with_columns(method=pl.lit("pointwise"), mean="mean_logprob")
+    frames = {"items": items_frame(4), "answers": answers_frame(4), "scores": scores}
+    path = make_run(tmp_path / "a", frames, {"name": "made", "models": {}, "methods": methods})
+    result = orchestrator.load(path)
+    keys = result.frames["items"]["item"]
+    listed = Answers(result.frames, keys, result.context.sources, (), tmp_path).by
+    behind = html.unescape(re.search(r'data-behind="(.*?)"', render(material(result)))[1])
+    assert listed
+    assert tuple(json.loads(behind)["by"]) == listed
+
+
 @pytest.mark.parametrize(
     ("row", "of", "led"),
     [
@@ -78,6 +99,10 @@ META = {
         ({"missing": "2"}, "p", None),
         ({"missing": "0"}, "q", None),
         ({"failed": "2"}, "q", None),
+        ({"model": "x", "rating": "9.00"}, "q", "q"),
+        # Not of whichever method comes first.
+        ({"model": "x", "rating": "9.00"}, "an analysis", None),
+        ({"model": "x", "rating": "9.00"}, "", None),
     ],
 )
 def test_a_number_leads_to_items_of_its_own_method_if_there_are_any(browser, row, of, led):
