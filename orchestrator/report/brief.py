@@ -128,7 +128,7 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         "labels" in one for one in settings.get("analyses") or ()
     )
     steps = [
-        *_of_run(run, completeness or Completeness(), failures, notes),
+        *_of_run(run, completeness or Completeness(), failures, notes, settings),
         *_of_answers(run, questions, advice, rankings, measured, is_checked=is_checked),
     ]
     has_results = bool(rankings or tables)
@@ -183,25 +183,56 @@ _REMEDIES: Final = {
     "no_logprobs": "Use a server that returns log-probabilities for ",
 }
 """What to do about a failure, before the models that it was met with, by its cause."""
+_WITHHELD: Final = "Change the prompts whose answers are withheld, or use another server, for "
+_GIVEN: Final = "Complete the answers that are given for "
+_REPLIES: Final = (
+    ("no_answer", "max_tokens", "Allow more `max_tokens`, or less reasoning, for "),
+    ("no_answer", "reasoned", "Allow more `max_tokens`, or less reasoning, for "),
+    ("no_answer", "withheld", _WITHHELD),
+    ("no_answer", "a refusal came", _WITHHELD),
+    ("no_answer", "called a tool", "Offer no tools to "),
+    ("moderation", "", _WITHHELD),
+    ("too_long", "", "Serve a longer context, or shorten the prompts, for "),
+)
+"""The same of failures that are kept: their cause, what their message says, what to do."""
+
+
+def _kept_remedy(one: FailureCount, settings: Mapping[str, Any]) -> str:
+    """Return what to do about a failure that is not asked again as it is; empty if unknown."""
+    if one.cause == "no_answer" and "answers" in (settings.get("models") or {}).get(one.model, {}):
+        return _GIVEN
+    found = (
+        said for cause, part, said in _REPLIES if cause == one.cause and part in one.last_message
+    )
+    return next(found, "")
 
 
 def _of_run(
-    run: str, completeness: Completeness, failures: Sequence[FailureCount], notes: Sequence[str]
+    run: str,
+    completeness: Completeness,
+    failures: Sequence[FailureCount],
+    notes: Sequence[str],
+    settings: Mapping[str, Any],
 ) -> Iterator[Phrase]:
     """Yield what to do before anything else is concluded: servers, keys, units without a row."""
+    see = f"`orchestrator view {run} --open --items 'where=failed>0'`"
     met: dict[str, dict[str, None]] = {}
+    kept: dict[tuple[str, str], dict[str, None]] = {}
     for one in failures if completeness.left or completeness.failed else ():
         if (remedy := _REMEDIES.get(one.cause)) is not None:
             met.setdefault(remedy, {})[one.model] = None
+        elif completeness.failed and (remedy := _kept_remedy(one, settings)):
+            kept.setdefault((remedy, one.cause), {})[one.model] = None
     for remedy, models in met.items():
         yield phrase(remedy, names([*models]), "; then run the same command again.")
+    for (remedy, cause), models in kept.items():
+        again = f"; then run again with `--retry {cause}`. What failed: {see}."
+        yield phrase(remedy, names([*models]), again)
     if completeness.left and not met:
         n = numbers.counted(completeness.left, "unit")
         yield phrase(f"Run the same command again to finish {n}.")
-    elif completeness.failed and not met:
-        n = numbers.counted(completeness.failed, "unit")
-        where = f"`orchestrator view {run} --open --items 'where=failed>0'`"
-        yield phrase(f"See why {n} failed: {where}.")
+    elif completeness.failed and not met and not kept:
+        yield phrase(f"See why {numbers.counted(completeness.failed, 'unit')} failed: {see}.")
     if cut := next((note for note in notes if note.startswith(CUT)), ""):
         which = cut.rpartition(": ")[2]
         yield phrase("Raise `max_tokens` of the answers that were cut: ", Quote(which), ".")

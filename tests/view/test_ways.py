@@ -5,7 +5,6 @@ import json
 import re
 from itertools import product
 
-import polars as pl
 import pytest
 
 import orchestrator
@@ -15,7 +14,6 @@ from orchestrator.report.html.shell import own_file
 from orchestrator.view.answers import Answers
 from tests.browser import IN_CHROMIUM
 from tests.view.pages import opened
-from tests.view.runs import answers_frame, items_frame, make_run
 from tests.view.test_answers import JUDGES, MODELS, PAIRS, made
 
 pytestmark = IN_CHROMIUM
@@ -73,12 +71,8 @@ META = {
 }
 
 
-def test_the_report_knows_the_methods_that_the_list_knows(tmp_path):
-    methods = [{"kind": "answers"}, {"kind": "pointwise"}]
-    scores = answers_frame(4).with_columns(method=pl.lit("pointwise"), mean="mean_logprob")
-    frames = {"items": items_frame(4), "answers": answers_frame(4), "scores": scores}
-    path = make_run(tmp_path / "a", frames, {"name": "made", "models": {}, "methods": methods})
-    result = orchestrator.load(path)
+def test_the_report_knows_the_methods_that_the_list_knows(folder, tmp_path):
+    result = orchestrator.load(folder / "a")
     keys = result.frames["items"]["item"]
     listed = Answers(result.frames, keys, result.context.sources, (), tmp_path).by
     behind = html.unescape(re.search(r'data-behind="(.*?)"', render(material(result)))[1])

@@ -42,7 +42,7 @@ export const ways = (cells, meta, of = "") => {
   if (/bias|same decision/i.test(effect)) found.push(["share", most(meta, whose, "gap")]);
   if (Number.parseFloat(cells.get("same verdict")) < 100) found.push(["same verdict", having(meta, of, "split")]);
   // Nothing is behind a number that there is not.
-  return found.filter(([title, parts]) => parts.length && !cells.get(title)?.startsWith("–"));
+  return found.filter(([title, parts]) => parts.length && cells.has(title) && !cells.get(title).startsWith("–"));
 };
 
 /** What a check beside a result leads to, as parts of an address; [] where no items are behind it. */
