@@ -21,8 +21,8 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from launch.embedded import scoring as routes
 from launch.embedded.protocol import ScoreRequest
-from launch.embedded.scoring import Scoring
 from launch.embedded.served import BUNDLED, Served, Settings, load
 
 KINDS: dict[str, list[str]] = {
@@ -68,7 +68,7 @@ def score(served: Served, number: int, n_answer: int, names: list[str]) -> float
     request = ScoreRequest(
         messages=[{"role": "user", "content": text}], token_ids=ids, features=names or None
     )
-    scoring = Scoring.of(request, served)
+    scoring = routes.score(request, served)
     done = threading.Event()
     scoring.job.on_done = lambda _error: done.set()
     start = time.perf_counter()

@@ -22,12 +22,13 @@ from safetensors.torch import load_file, save_file
 from launch import _weights
 from orchestrator import contracts, plugins
 from orchestrator.backend import Endpoint
-from orchestrator.probing import record, requests
+from orchestrator.probing import requests
 from orchestrator.probing.record import PROMPTS, TOKENS, Seen, compare, of_chat
 from orchestrator.probing.replies import chat
 from orchestrator.records import Message, Messages
 from orchestrator.runner.models.asking import Http
 from orchestrator.serving import ServedModel
+from orchestrator.wire.requests import messages_of
 
 MODEL: Final = "judge"
 NOISES: Final = (0.005, 0.01, 0.02, 0.05, 0.1)
@@ -85,9 +86,7 @@ async def served(
 
 
 async def _one(http: Http, messages: Messages, **more: Any) -> Seen:  # noqa: ANN401 (any JSON)
-    body = requests.chat(
-        MODEL, **{"messages": requests.turns(messages), "max_tokens": TOKENS, **more}
-    )
+    body = requests.chat(MODEL, **{"messages": messages_of(messages), "max_tokens": TOKENS, **more})
     return of_chat(chat(await http.post("/v1/chat/completions", body)))
 
 
@@ -106,8 +105,8 @@ async def together(http: Http, round_: int) -> list[Seen]:
     return [task.result() for task in tasks]
 
 
-def _said(name: str, found: record.Likeness | None) -> str:
-    return f"| {name} | {found.mean:.2g} | {found.n} |" if found else f"| {name} | - | 0 |"
+def _said(name: str, found: tuple[float, int] | None) -> str:
+    return f"| {name} | {found[0]:.2g} | {found[1]} |" if found else f"| {name} | - | 0 |"
 
 
 async def measure(kind: str, settings: dict[str, Any], folder: Path) -> Sequence[str]:

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from launch import _gguf, _gguf_model
 from launch._gguf_model import Model, Part
 from orchestrator.disk import files
-from orchestrator.errors import LaunchError, on_disk_error
-from orchestrator.extras import need
+from orchestrator.errors import LaunchError, need, on_disk_error
 from orchestrator.numbers import size
 from orchestrator.weights import RECORD, converted_folder, is_whole
 

@@ -21,6 +21,7 @@ A failed request is not an error but a value: `records.Failure`.
 
 import contextlib
 import errno
+import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -144,3 +145,21 @@ def on_disk_error(said: str, raised: type[OrchestratorError] = UsageError) -> It
         # A full disk is no slip in a command.
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         raise (StoreError if full else raised)(f"{said}: {error.strerror or error}") from error
+
+
+def need(what: str, extra: str, modules: Iterable[str]) -> None:
+    """See that the modules of an extra, an optional part of the installation, are there.
+
+    Args:
+        what: That needs them, for the message.
+        extra: That brings them.
+        modules: Names to import.
+
+    Raises:
+        UsageError: If one is missing.
+    """
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"{what} needs {', '.join(missing)}: pip install 'selfeval-orchestrator[{extra}]'"
+        )

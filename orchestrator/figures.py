@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from orchestrator.numbers import finite
 from orchestrator.tables import Column, Measured, Table, cell_text
 
 Kind = Literal["intervals", "matrix", "bars", "lines", "grid"]
@@ -136,8 +137,3 @@ def points(
     # Open ends alone have no place on an axis.
     is_placed = any(row[end] is not None for row in rows for end in ("value", "low", "high"))
     return rows if is_placed else []
-
-
-def finite(value: float | None) -> float | None:
-    """The value if it can be drawn."""
-    return value if value is not None and math.isfinite(value) else None

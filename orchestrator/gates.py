@@ -69,7 +69,7 @@ class Measure:
 
     Attributes:
         roles: Of its arguments.
-        n_least: Arguments that must be given.
+        n_least: Tokens that must be given.
         options: Options that it takes.
         form: How its values are written, as of columns of tables.
         says: Its meaning in a few words.
@@ -111,15 +111,17 @@ MEASURES: Final[Mapping[str, Measure]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """A name in a requirement.
+class Token:
+    """A name, a number or a sign in a requirement.
 
     Attributes:
-        name: Without quotes.
+        kind: Of the token; "end" behind the last.
+        text: As it is written, a name without quotes.
         column: Where it begins, from 1 on.
     """
 
-    name: str
+    kind: Literal["name", "number", "sign", "compare", "mark", "end"]
+    text: str
     column: int
 
 
@@ -136,15 +138,15 @@ class Term:
     """
 
     measure: str
-    names: tuple[Argument, ...]
-    options: Mapping[str, Argument]
+    names: tuple[Token, ...]
+    options: Mapping[str, Token]
     run: Which
     column: int
 
     def option(self, name: str) -> str:
         """Return the value of an option; empty if it is not given."""
         found = self.options.get(name)
-        return "" if found is None else found.name
+        return "" if found is None else found.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +186,6 @@ class Requirement:
             "<=": value <= self.threshold,
         }
         return met[self.operator]
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: Literal["name", "number", "sign", "compare", "mark", "end"]
-    text: str
-    column: int
 
 
 def read(text: str) -> Requirement:
@@ -280,7 +275,7 @@ class _Reader:
     def _term(self) -> Term:
         name = self._next()
         if self._peek().text != "(" or self._peek().kind != "mark":
-            return Term("rating", (Argument(name.text, name.column),), {}, "new", name.column)
+            return Term("rating", (name,), {}, "new", name.column)
         if name.text not in MEASURES:
             hint = nearest(name.text, MEASURES, "measures")
             self._fail(f"unknown measure {name.text!r}{hint}", name)
@@ -295,9 +290,9 @@ class _Reader:
 
     def _arguments(
         self, name: str, measure: Measure
-    ) -> tuple[list[Argument], dict[str, Argument], Which]:
-        names: list[Argument] = []
-        options: dict[str, Argument] = {}
+    ) -> tuple[list[Token], dict[str, Token], Which]:
+        names: list[Token] = []
+        options: dict[str, Token] = {}
         run: Which = "new"
         if self._peek().text == ")" and self._peek().kind == "mark":
             self._next()
@@ -316,14 +311,14 @@ class _Reader:
                 if found.text == "run":
                     run = self._run(given)
                 else:
-                    options[found.text] = Argument(given.text, given.column)
+                    options[found.text] = given
             elif not quoted and found.text in _RUNS and len(names) >= measure.n_least:
                 run = self._run(found)
             elif len(names) == len(measure.roles):
                 takes = "no names" if not measure.roles else f"at most {len(measure.roles)}"
                 self._fail(f"{name} takes {takes}; options are written method=NAME", found)
             else:
-                names.append(Argument(found.text, found.column))
+                names.append(found)
             end = self._next()
             if end.kind != "mark" or end.text not in (",", ")"):
                 self._expected("',' or ')'", end)
@@ -331,7 +326,7 @@ class _Reader:
                 return names, options, run
 
     def _check_option(
-        self, name: str, measure: Measure, found: _Token, options: Mapping[str, Argument]
+        self, name: str, measure: Measure, found: Token, options: Mapping[str, Token]
     ) -> None:
         if found.text not in measure.options:
             near = nearest(found.text, measure.options, "")
@@ -340,28 +335,28 @@ class _Reader:
         if found.text in options:
             self._fail(f"{found.text!r} is given twice", found)
 
-    def _run(self, found: _Token) -> Which:
+    def _run(self, found: Token) -> Which:
         for one in _RUNS:
             if one == found.text:
                 return one
         message = f"unknown run {found.text!r}; there are new and old"
         raise UnreadableError(message, self._text, found.column)
 
-    def _peek(self) -> _Token:
+    def _peek(self) -> Token:
         return self._tokens[self._at]
 
-    def _next(self) -> _Token:
+    def _next(self) -> Token:
         found = self._tokens[self._at]
         self._at = min(self._at + 1, len(self._tokens) - 1)
         return found
 
-    def _expected(self, what: str, found: _Token) -> NoReturn:
+    def _expected(self, what: str, found: Token) -> NoReturn:
         got = "the requirement ends here" if found.kind == "end" else f"got {found.text!r}"
         if found.kind == "mark" and found.text == "=":
             got = "got '='; that two numbers are equal can't be shown"
         self._fail(f"expected {what}; {got}", found)
 
-    def _fail(self, message: str, found: _Token) -> NoReturn:
+    def _fail(self, message: str, found: Token) -> NoReturn:
         raise UnreadableError(message, self._text, found.column)
 
 
@@ -370,17 +365,17 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _names(term: Term) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    options = tuple(sorted((key, one.name) for key, one in term.options.items()))
-    return tuple(one.name for one in term.names), options
+    options = tuple(sorted((key, one.text) for key, one in term.options.items()))
+    return tuple(one.text for one in term.names), options
 
 
-def _tokens(text: str) -> list[_Token]:
+def _tokens(text: str) -> list[Token]:
     """The tokens, with one for the end.
 
     Raises:
         UnreadableError: If a quote is not closed.
     """
-    found: list[_Token] = []
+    found: list[Token] = []
     for one in _TOKEN.finditer(text):
         kind, said, column = str(one.lastgroup), one[0], one.start() + 1
         if kind == "open":
@@ -388,25 +383,25 @@ def _tokens(text: str) -> list[_Token]:
         if kind == "quoted":
             if len(said) == 2:
                 raise UnreadableError("a name in quotes is empty", text, column)
-            found.append(_Token("name", said[1:-1], column))
+            found.append(Token("name", said[1:-1], column))
         elif kind == "compare":
-            found.append(_Token("compare", said, column))
+            found.append(Token("compare", said, column))
         elif kind == "mark":
-            found.append(_Token("mark", said, column))
+            found.append(Token("mark", said, column))
         else:
             found += _word(said, column, found[-1] if found else None)
-    return [*found, _Token("end", "", len(text) + 1)]
+    return [*found, Token("end", "", len(text) + 1)]
 
 
-def _word(word: str, column: int, before: _Token | None) -> list[_Token]:
+def _word(word: str, column: int, before: Token | None) -> list[Token]:
     if word in ("+", "-"):
-        return [_Token("sign", word, column)]
+        return [Token("sign", word, column)]
     if not _NUMBER.match(word):
-        return [_Token("name", word, column)]
+        return [Token("name", word, column)]
     is_sum = before is not None and (before.kind in ("name", "number") or before.text == ")")
     if word[0] in "+-" and is_sum:
-        return [_Token("sign", word[0], column), _Token("number", word[1:], column + 1)]
-    return [_Token("number", word, column)]
+        return [Token("sign", word[0], column), Token("number", word[1:], column + 1)]
+    return [Token("number", word, column)]
 
 
 Verdict = Literal["holds", "fails", "not known yet"]

@@ -31,9 +31,9 @@ _NOTHING: Final = 1e-12
 _SMALL_MONEY: Final = 0.01
 
 
-def finite(value: float) -> float | None:
-    """The number; None where it is infinite or nan."""
-    return float(value) if math.isfinite(value) else None
+def finite(value: float | None) -> float | None:
+    """The number; None where there is none, or it is infinite or nan."""
+    return float(value) if value is not None and math.isfinite(value) else None
 
 
 def count(value: int) -> str:

@@ -259,16 +259,18 @@ def by_cluster(table: Table, n_clusters: int) -> Table:
     cells = [cell for row in table.rows for cell in row if isinstance(cell, Measured)]
     if not any(cell.low is not None for cell in cells):
         return table
-    rows = tuple(tuple(map(_of_clusters, row)) for row in table.rows)
+    # What a statistic took for independent is called by its name.
+    rows = tuple(
+        tuple(
+            msgspec.structs.replace(cell, n=None, n_clusters=cell.n)
+            if isinstance(cell, Measured) and cell.n is not None and cell.n_clusters is None
+            else cell
+            for cell in row
+        )
+        for row in table.rows
+    )
     notes = (*table.notes, clustered_words(n_clusters))
     return msgspec.structs.replace(table, rows=rows, notes=notes)
-
-
-def _of_clusters(cell: Cell) -> Cell:
-    """A cell that rests on what a statistic took for independent, called by its name."""
-    if not isinstance(cell, Measured) or cell.n is None or cell.n_clusters is not None:
-        return cell
-    return msgspec.structs.replace(cell, n=None, n_clusters=cell.n)
 
 
 def with_interval(
@@ -358,22 +360,16 @@ def _end(column: Column, value: float) -> str:
 
 
 def _form(column: Column) -> Callable[[float], str]:
-    def decimals(value: float) -> str:
-        return f"{round(value, column.digits) + 0.0:.{column.digits}f}"
-
-    def signed(value: float) -> str:
-        return f"{round(value, column.digits) + 0.0:+.{column.digits}f}"
-
-    def p_value(value: float) -> str:
-        return f"< {_LEAST_P}" if value < _LEAST_P else f"{value:.3f}"
+    def decimals(value: float, sign: str = "") -> str:
+        return f"{round(value, column.digits) + 0.0:{sign}.{column.digits}f}"
 
     written: dict[str, Callable[[float], str]] = {
         "count": lambda value: numbers.count(round(value)),
         "percent": numbers.percent,
         "probability": numbers.probability,
         "rating": numbers.rating,
-        "signed": signed,
-        "p": p_value,
+        "signed": lambda value: decimals(value, "+"),
+        "p": lambda value: f"< {_LEAST_P}" if value < _LEAST_P else f"{value:.3f}",
     }
     chosen = written.get(column.form, decimals)
 

@@ -317,20 +317,15 @@ class Plan:
             if len(self._contents) >= _KEPT_CONTENTS:
                 del self._contents[next(iter(self._contents))]
             self._contents[index] = content
-        part, _ = self._combinations[which]
         around = self._hashes[which]
         if around is None:
-            around = DigestAround((part.fingerprint,), self._decided_by(which))
-            self._hashes[which] = around
+            part, combination = self._combinations[which]
+            names = (*combination.models, combination.judge)
+            asked = [self.identities[name] for name in names if name]
+            # Names are in the rows, so a renamed model makes new ones.
+            decided = (combination.models, combination.judge), asked, self.seed
+            around = self._hashes[which] = DigestAround((part.fingerprint,), decided)
         return around.of(content)
-
-    def _decided_by(self, which: int) -> tuple[object, ...]:
-        """Return the inputs that decide a unit's rows besides its method, item and texts shown."""
-        _, combination = self._combinations[which]
-        names = (*combination.models, combination.judge)
-        asked = [self.identities[name] for name in names if name]
-        # Names are in the rows, so a renamed model makes new ones.
-        return (combination.models, combination.judge), asked, self.seed
 
     def hash(self) -> bytes:
         """Fingerprint of the whole plan: equal plans have equal units at equal positions."""

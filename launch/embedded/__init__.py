@@ -13,8 +13,7 @@ from pydantic import Field, NonNegativeInt, field_validator
 from launch import _memory, _spec, _weights
 from launch._spec import HOST, ServerSpec, python_module
 from launch._starting import CARRIED, start_server
-from orchestrator.errors import LaunchError
-from orchestrator.extras import need
+from orchestrator.errors import LaunchError, need
 from orchestrator.plugins.base import Settings
 from orchestrator.serving import Footprint, LaunchKind, RunningServer, ServedModel, ServeOptions
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 import uvicorn
@@ -29,7 +29,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from launch.embedded import protocol
-from launch.embedded.chat import chat_job, chat_reply
+from launch.embedded.chat import chat
+from launch.embedded.jobs import Work
 from launch.embedded.protocol import (
     ApiError,
     ClientGoneError,
@@ -39,7 +40,7 @@ from launch.embedded.protocol import (
     not_found,
     reply,
 )
-from launch.embedded.scoring import Choosing, Pooling, Scoring
+from launch.embedded.scoring import choose, pool, score
 from launch.embedded.served import Served, Settings, load
 from orchestrator import __version__
 
@@ -127,6 +128,13 @@ def prometheus(models: Iterable[Served]) -> str:
 _log = logging.getLogger(__name__)
 _GONE = 499
 SERVER = "orchestrator-embedded"
+_ANSWERED: Final[tuple[tuple[str, type[Any], Callable[[Any, Served], Work], bool], ...]] = (
+    ("/v1/chat/completions", protocol.ChatRequest, chat, False),
+    ("/v1/score", protocol.ScoreRequest, score, False),
+    ("/v1/choose", protocol.ChooseRequest, choose, False),
+    ("/pooling", protocol.PoolingRequest, pool, True),
+)
+"""Paths that a model computes for: kind of the request, what begins it, and if it rates chats."""
 _RATES_NOT = "draws texts: /pooling is for reward models"
 
 
@@ -142,11 +150,11 @@ class Service:
         self._models = {served.name: served for served in models}
         self._key = key
         self.routes: Final = (
-            Route("/v1/chat/completions", self.chat, methods=["POST"]),
-            Route("/v1/score", self.score, methods=["POST"]),
-            Route("/v1/choose", self.choose, methods=["POST"]),
+            *(
+                Route(path, partial(self.answer, kind, begin, rates), methods=["POST"])
+                for path, kind, begin, rates in _ANSWERED
+            ),
             Route("/v1/models", self.list_models, methods=["GET"]),
-            Route("/pooling", self.pooling, methods=["POST"]),
             Route("/tokenize", self.tokenize, methods=["POST"]),
             Route("/detokenize", self.detokenize, methods=["POST"]),
             Route("/health", self.health, methods=["GET"]),
@@ -165,33 +173,18 @@ class Service:
         }
         return Guard(Starlette(routes=self.routes, exception_handlers=handlers), self._key)
 
-    async def chat(self, request: Request) -> Response:
-        """`POST /v1/chat/completions`."""
-        asked, served = await self._read(request, protocol.ChatRequest)
-        job, answer = chat_job(asked, served)
-        await served.run(request, job)
-        return reply(chat_reply(asked, served, job, answer))
-
-    async def score(self, request: Request) -> Response:
-        """`POST /v1/score`: log-probabilities of given tokens after a chat."""
-        asked, served = await self._read(request, protocol.ScoreRequest)
-        scoring = Scoring.of(asked, served)
-        await served.run(request, scoring.job)
-        return reply({"object": "score", "model": served.name, **scoring.reply()})
-
-    async def choose(self, request: Request) -> Response:
-        """`POST /v1/choose`: probabilities of labels after a chat."""
-        asked, served = await self._read(request, protocol.ChooseRequest)
-        choosing = Choosing.of(asked, served)
-        await served.run(request, choosing.job)
-        return reply({"object": "choice", "model": served.name, **choosing.reply()})
-
-    async def pooling(self, request: Request) -> Response:
-        """Answer `POST /pooling`, as vLLM has it: the outputs of a reward model for a chat."""
-        asked, served = await self._read(request, protocol.PoolingRequest, rates=True)
-        pooling = Pooling.of(asked, served)
-        await served.run(request, pooling.job)
-        return reply({"object": "list", "model": served.name, **pooling.reply()})
+    async def answer(
+        self,
+        kind: type[protocol.T],
+        begin: Callable[[protocol.T, Served], Work],
+        rates: bool,  # noqa: FBT001 (of a route)
+        request: Request,
+    ) -> Response:
+        """Answer a request of a kind by what `begin` makes of it; `rates` as of `_read`."""
+        asked, served = await self._read(request, kind, rates=rates)
+        work = begin(asked, served)
+        await served.run(request, work.job)
+        return reply(work.reply())
 
     async def tokenize(self, request: Request) -> Response:
         """`POST /tokenize`: of a text or of a chat."""

@@ -12,7 +12,7 @@ import secrets
 from datetime import UTC, datetime
 from typing import Any
 
-from launch.embedded.jobs import Answer, Draw, Job, Stop
+from launch.embedded.jobs import Answer, Draw, Job, Stop, Work
 from launch.embedded.protocol import ChatRequest, bad_request, check_ids, within
 from launch.embedded.served import Served
 from launch.embedded.tokens import Tokens
@@ -23,8 +23,8 @@ LOWEST = -9999.0
 _INT_64 = 1 << 63
 
 
-def chat_job(request: ChatRequest, served: Served) -> tuple[Job, Answer]:
-    """The job of a chat request, and the answer that it draws.
+def chat(request: ChatRequest, served: Served) -> Work:
+    """Draw the answer of a chat.
 
     Raises:
         ApiError: 400 for what can't be done.
@@ -44,7 +44,8 @@ def chat_job(request: ChatRequest, served: Served) -> tuple[Job, Answer]:
     if given is not None:
         check_ids("logprob_token_ids", given, vocabulary)
     drawn = answer_of(request, served, limit, n_top, None if given is None else tuple(given))
-    return Job(ids, len(ids), unresolved, answer=drawn, reuse=len(ids) - 1), drawn
+    job = Job(ids, len(ids), unresolved, answer=drawn, reuse=len(ids) - 1)
+    return Work(job, lambda: chat_reply(request, served, job, drawn))
 
 
 def answer_of(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -242,6 +242,14 @@ class Job:
     def n_left(self) -> int:
         """Tokens still to be computed before anything is drawn."""
         return len(self.ids) - self.n_done
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A request under way: what the engine computes, and the reply's fields once it has."""
+
+    job: Job
+    reply: Callable[[], dict[str, Any]]
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from launch.embedded.chat import LOWEST, finite, unresolved
+from launch.embedded.chat import finite, unresolved
 from launch.embedded.features import Wanted, check_names
-from launch.embedded.jobs import Branches, Forced, Job, Outputs
+from launch.embedded.jobs import Branches, Forced, Job, Outputs, Work
 from launch.embedded.protocol import (
     ChooseRequest,
     PoolingRequest,
@@ -72,67 +71,56 @@ def begin(request: ScoreRequest | ChooseRequest, served: Served) -> tuple[list[i
     return ids, tokens.context(text, ids)
 
 
-@dataclass(frozen=True, slots=True)
-class Scoring:
-    """A score request under way."""
+def score(request: ScoreRequest, served: Served) -> Work:
+    """Score given tokens after a chat; the request has either token ids or a text.
 
-    job: Job
-    reader: Forced
-    continuation: Continuation
-    wanted: Wanted
+    Raises:
+        ApiError: 400 for what can't be scored.
+    """
+    n_top = request.top_logprobs or 0
+    # Refused rather than cut, so that every row of a reply is as long as asked.
+    within("top_logprobs", n_top, 0, served.runner.vocabulary)
+    check_names(request.features or ())
+    begun, context = begin(request, served)
+    found = _continuation(request, served, context)
+    n_prompt, n_scored = len(begun), len(found.ids)
+    served.check_length(n_prompt + n_scored, 0)
+    wanted = Wanted.of(request.features or (), n_prompt)
+    if wanted.attention is not None:
+        served.check_attention(n_prompt + n_scored)
+    ids = [*begun, *found.ids]
+    targets, places = list(found.ids), range(n_prompt - 1, n_prompt - 1 + n_scored)
+    if wanted.after_last and n_scored:
+        targets, places = [*targets, ids[0]], range(n_prompt - 1, n_prompt + n_scored)
+    elif wanted.attention is None:
+        # The last token predicts nothing that is asked.
+        ids = ids[: n_prompt + max(0, n_scored - 1)]
+    reader = Forced(list(places), targets, n_top, wanted.observers)
+    job = Job(ids, n_prompt, unresolved, reader=reader, reuse=n_prompt - 1)
+    job.attention = None if wanted.attention is None else wanted.attention.see
 
-    @classmethod
-    def of(cls, request: ScoreRequest, served: Served) -> Scoring:
-        """Read a request, which has either token ids or a text.
-
-        Raises:
-            ApiError: 400 for what can't be scored.
-        """
-        n_top = request.top_logprobs or 0
-        # Refused rather than cut, so that every row of a reply is as long as asked.
-        within("top_logprobs", n_top, 0, served.runner.vocabulary)
-        check_names(request.features or ())
-        begun, context = begin(request, served)
-        found = _continuation(request, served, context)
-        n_prompt, n_scored = len(begun), len(found.ids)
-        served.check_length(n_prompt + n_scored, 0)
-        wanted = Wanted.of(request.features or (), n_prompt)
-        if wanted.attention is not None:
-            served.check_attention(n_prompt + n_scored)
-        ids = [*begun, *found.ids]
-        targets, places = list(found.ids), range(n_prompt - 1, n_prompt - 1 + n_scored)
-        if wanted.after_last and n_scored:
-            targets, places = [*targets, ids[0]], range(n_prompt - 1, n_prompt + n_scored)
-        elif wanted.attention is None:
-            # The last token predicts nothing that is asked.
-            ids = ids[: n_prompt + max(0, n_scored - 1)]
-        reader = Forced(list(places), targets, n_top, wanted.observers)
-        job = Job(ids, n_prompt, unresolved, reader=reader, reuse=n_prompt - 1)
-        job.attention = None if wanted.attention is None else wanted.attention.see
-        return cls(job, reader, found, wanted)
-
-    def reply(self) -> dict[str, Any]:
-        """The reply's fields."""
-        n_prompt, n_scored = self.job.n_prompt, len(self.continuation.ids)
-        reply: dict[str, Any] = {
-            "logprobs": [finite(value) for value in self.reader.logprobs[:n_scored]],
-            "token_ids": list(self.continuation.ids),
-            "boundary": self.continuation.boundary,
+    def reply() -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "object": "score",
+            "model": served.name,
+            "logprobs": [finite(value) for value in reader.logprobs[:n_scored]],
+            "token_ids": list(found.ids),
+            "boundary": found.boundary,
             "usage": {
                 "prompt_tokens": n_prompt,
                 "total_tokens": n_prompt + n_scored,
-                "cached_tokens": self.job.n_cached,
+                "cached_tokens": job.n_cached,
             },
         }
-        if self.reader.n_top:
-            top = self.reader.top[:n_scored]
-            reply["top_token_ids"] = [ids for ids, _ in top]
-            reply["top_logprobs"] = [[finite(value) for value in values] for _, values in top]
-        if self.wanted.names:
-            reply["features"] = self.wanted.reply(
-                self.reader.logprobs, self.reader.observations, n_scored
-            )
-        return reply
+        if n_top:
+            top = reader.top[:n_scored]
+            fields["top_token_ids"] = [ids for ids, _ in top]
+            fields["top_logprobs"] = [[finite(value) for value in values] for _, values in top]
+        if wanted.names:
+            fields["features"] = wanted.reply(reader.logprobs, reader.observations, n_scored)
+        return fields
+
+    return Work(job, reply)
 
 
 def _continuation(request: ScoreRequest, served: Served, context: Context) -> Continuation:
@@ -155,133 +143,102 @@ def _continuation(request: ScoreRequest, served: Served, context: Context) -> Co
     return found._replace(ids=(*found.ids, served.tokens.end_of_turn))
 
 
-@dataclass(frozen=True, slots=True)
-class Choosing:
-    """A choose request under way.
+def choose(request: ChooseRequest, served: Served) -> Work:
+    """Read the probabilities of labels after a chat, by spelling and by label.
 
-    Attributes:
-        job: What the engine computes.
-        reader: Distributions at the nodes of the labels' trie.
-        nodes: These nodes, the root first.
-        paths: By label and spelling.
-        boundaries: How each spelling met its context, likewise.
+    Raises:
+        ApiError: 400 for labels that are empty or can't be told apart.
     """
+    if not request.labels or not all(request.labels):
+        raise bad_request("labels must hold at least one spelling each", "labels")
+    begun, context = begin(request, served)
+    continuations = [
+        [served.tokens.continuation(context, text) for text in spellings]
+        for spellings in request.labels
+    ]
+    groups = [[found.ids for found in group] for group in continuations]
+    names = [", ".join(spellings) for spellings in request.labels]
+    try:
+        paths, tree = cut(groups, names, served.tokens.end_of_turn)
+    except PathsError as error:
+        raise bad_request(str(error), "labels") from error
+    _, *inner = nodes = sorted(tree.children, key=lambda node: (len(node), node))
+    if len(inner) > _MOST_NODES:
+        raise bad_request(f"the labels have more than {_MOST_NODES} tokens", "labels")
+    n_prompt = len(begun)
+    served.check_length(n_prompt, max(map(len, nodes)) + 1)
+    places = [n_prompt - 1, *range(n_prompt, n_prompt + len(inner))]
+    reader = Branches(places, [list(tree.children[node]) for node in nodes])
+    job = Job(
+        [*begun, *(node[-1] for node in inner)],
+        n_prompt,
+        unresolved,
+        positions=[*range(n_prompt), *(n_prompt - 1 + len(node) for node in inner)],
+        tree=visible(inner) if inner else None,
+        reader=reader,
+        reuse=n_prompt - 1,
+    )
 
-    job: Job
-    reader: Branches
-    nodes: list[Path]
-    paths: tuple[tuple[Path, ...], ...]
-    boundaries: list[list[str]]
-
-    @classmethod
-    def of(cls, request: ChooseRequest, served: Served) -> Choosing:
-        """Read a request.
-
-        Raises:
-            ApiError: 400 for labels that are empty or can't be told apart.
-        """
-        if not request.labels or not all(request.labels):
-            raise bad_request("labels must hold at least one spelling each", "labels")
-        begun, context = begin(request, served)
-        continuations = [
-            [served.tokens.continuation(context, text) for text in spellings]
-            for spellings in request.labels
-        ]
-        groups = [[found.ids for found in group] for group in continuations]
-        names = [", ".join(spellings) for spellings in request.labels]
-        try:
-            paths, tree = cut(groups, names, served.tokens.end_of_turn)
-        except PathsError as error:
-            raise bad_request(str(error), "labels") from error
-        _, *inner = nodes = sorted(tree.children, key=lambda node: (len(node), node))
-        if len(inner) > _MOST_NODES:
-            raise bad_request(f"the labels have more than {_MOST_NODES} tokens", "labels")
-        n_prompt = len(begun)
-        served.check_length(n_prompt, max(map(len, nodes)) + 1)
-        places = [n_prompt - 1, *range(n_prompt, n_prompt + len(inner))]
-        reader = Branches(places, [list(tree.children[node]) for node in nodes])
-        job = Job(
-            [*begun, *(node[-1] for node in inner)],
-            n_prompt,
-            unresolved,
-            positions=[*range(n_prompt), *(n_prompt - 1 + len(node) for node in inner)],
-            tree=visible(inner) if inner else None,
-            reader=reader,
-            reuse=n_prompt - 1,
-        )
-        boundaries = [[found.boundary for found in group] for group in continuations]
-        return cls(job, reader, nodes, paths, boundaries)
-
-    def reply(self) -> dict[str, Any]:
-        """The reply's fields."""
-        read = dict(zip(self.nodes, self.reader.logprobs, strict=True))
+    def reply() -> dict[str, Any]:
+        read = dict(zip(nodes, reader.logprobs, strict=True))
         # Of a path by the chain rule.
         spellings = [
             [math.fsum(read[path[:end]][token] for end, token in enumerate(path)) for path in group]
-            for group in self.paths
+            for group in paths
         ]
         totals = [
             # Two spellings with the same tokens are one continuation, counted once.
             log_sum_exp(list(dict(zip(group, values, strict=True)).values()))
-            for group, values in zip(self.paths, spellings, strict=True)
+            for group, values in zip(paths, spellings, strict=True)
         ]
         return {
-            "logprobs": [_wire(value) for value in totals],
-            "spellings": [[_wire(value) for value in values] for values in spellings],
-            "paths": self.paths,
-            "boundaries": self.boundaries,
-            "usage": {"prompt_tokens": self.job.n_prompt, "cached_tokens": self.job.n_cached},
+            "object": "choice",
+            "model": served.name,
+            "logprobs": [finite(value) for value in totals],
+            "spellings": [[finite(value) for value in values] for values in spellings],
+            "paths": paths,
+            "boundaries": [[found.boundary for found in group] for group in continuations],
+            "usage": {"prompt_tokens": n_prompt, "cached_tokens": job.n_cached},
         }
 
-
-def _wire(value: float) -> float | None:
-    return LOWEST if value == float("-inf") else finite(value)
+    return Work(job, reply)
 
 
-@dataclass(frozen=True, slots=True)
-class Pooling:
-    """A request under way."""
+def pool(request: PoolingRequest, served: Served) -> Work:
+    """Rate a chat or a text by a reward model; the request has either messages or a text.
 
-    job: Job
-    reader: Outputs
-    activates: bool
+    Raises:
+        ApiError: 400 for what can't be rated.
+    """
+    if (request.input is None) == (request.messages is None):
+        raise bad_request("give either messages or input", "messages")
+    if request.input is not None:
+        special = request.add_special_tokens is not False
+        ids = served.tokens.encode(request.input, special=special)
+    else:
+        if request.add_generation_prompt is None:
+            request.add_generation_prompt = False
+        ids = served.encode(request)
+    n_prompt = len(ids)
+    served.check_length(n_prompt, 0)
+    reader = Outputs([n_prompt - 1])
+    job = Job(ids, n_prompt, unresolved, reader=reader, reuse=n_prompt - 1)
 
-    @classmethod
-    def of(cls, request: PoolingRequest, served: Served) -> Pooling:
-        """Read a request, which has either messages or a text.
-
-        Raises:
-            ApiError: 400 for what can't be rated.
-        """
-        if (request.input is None) == (request.messages is None):
-            raise bad_request("give either messages or input", "messages")
-        if request.input is not None:
-            special = request.add_special_tokens is not False
-            ids = served.tokens.encode(request.input, special=special)
-        else:
-            if request.add_generation_prompt is None:
-                request.add_generation_prompt = False
-            ids = served.encode(request)
-        served.check_length(len(ids), 0)
-        reader = Outputs([len(ids) - 1])
-        job = Job(ids, len(ids), unresolved, reader=reader, reuse=len(ids) - 1)
-        return cls(job, reader, request.use_activation is not False)
-
-    def reply(self) -> dict[str, Any]:
-        """Return the reply's fields."""
-        (outputs,) = self.reader.values
-        values = activated(outputs) if self.activates else outputs
+    def reply() -> dict[str, Any]:
+        (outputs,) = reader.values
+        values = outputs if request.use_activation is False else activated(outputs)
         # null stands for what is no number; the client refuses it.
         data = [value if math.isfinite(value) else None for value in values]
-        row = {"index": 0, "object": "pooling", "data": data}
-        n_prompt = self.job.n_prompt
         usage = {
             "prompt_tokens": n_prompt,
             "total_tokens": n_prompt,
             "completion_tokens": 0,
-            "prompt_tokens_details": {"cached_tokens": self.job.n_cached},
+            "prompt_tokens_details": {"cached_tokens": job.n_cached},
         }
-        return {"data": [row], "usage": usage}
+        row = {"index": 0, "object": "pooling", "data": data}
+        return {"object": "list", "model": served.name, "data": [row], "usage": usage}
+
+    return Work(job, reply)
 
 
 def activated(outputs: Sequence[float]) -> list[float]:

@@ -18,7 +18,7 @@ the difference leaves out 0. What a method gets wrong is a finding to print, not
 import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -176,18 +176,9 @@ class SameWinnerConfig(Settings):
     )
 
 
-class _Gap(NamedTuple):
-    """A model's mean score minus another's, turned so that more is better.
-
-    Attributes:
-        cell: With its interval.
-        winner: Name of the better model, "tie", or empty where it is undefined.
-        resolved: Whether the interval leaves out 0.
-    """
-
-    cell: Measured
-    winner: str
-    resolved: bool
+_Gap = tuple[Measured, str, bool]
+"""A model's mean score minus another's, turned so that more is better, with its interval; the name
+of the better model, "tie", or "" where it is undefined; and whether the interval leaves out 0."""
 
 
 class SameWinnerAnalysis(Analysis[SameWinnerConfig]):
@@ -248,39 +239,41 @@ def _gap(one: Score, pair: tuple[str, str], category: str, confidence_level: flo
     ]
     both = of_model[0].join(of_model[1], on=["item", "turn"], suffix="_b", maintain_order="left")
     if both.is_empty():
-        return _Gap(Measured(None, why="no questions in common"), "", resolved=False)
+        return Measured(None, why="no questions in common"), "", False
     a, b = (
         one.orientation * both[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
         for name in ("value", "value_b")
     )
     found = paired_difference(b, a, codes(both[CLUSTER]))
     if not found.n:
-        return _Gap(Measured(None, why="no questions in common"), "", resolved=False)
+        return Measured(None, why="no questions in common"), "", False
     interval = found.interval(confidence_level)
     bounds, why = (interval, "") if isinstance(interval, Interval) else (None, interval)
     size = max(1.0, abs(found.first), abs(found.second))
     winner = "tie" if abs(found.value) <= _ROUNDING * size else pair[found.value < 0]
     resolved = bounds is not None and not bounds.low <= 0.0 <= bounds.high
-    return _Gap(with_interval(found.value, bounds, why=why), winner, resolved)
+    return with_interval(found.value, bounds, why=why), winner, resolved
 
 
-def _same(one: _Gap, two: _Gap) -> str | None:
+def _same(one: str, two: str) -> str | None:
     """Return yes or no; None where a winner is not known."""
-    return ("yes" if one.winner == two.winner else "no") if one.winner and two.winner else None
+    return ("yes" if one == two else "no") if one and two else None
 
 
 def _lines(found: dict[str, tuple[_Gap, _Gap]]) -> Iterator[list[Cell]]:
-    for category, (one, two) in found.items():
-        yield [category, one.cell, two.cell, one.winner, two.winner, _same(one, two)]
+    for category, ((cell, one, _), (other, two, _)) in found.items():
+        yield [category, cell, other, one, two, _same(one, two)]
 
 
 def _share(found: dict[str, tuple[_Gap, _Gap]]) -> list[Cell]:
-    known = [
-        pair for category, pair in found.items() if category != _ALL and _same(*pair) is not None
-    ]
-    resolved = [pair for pair in known if pair[0].resolved and pair[1].resolved]
-    same, surely = (sum(a.winner == b.winner for a, b in pairs) for pairs in (known, resolved))
-    return [_same(*found[_ALL]), same, len(known), len(resolved), surely]
+    overall, *each = (
+        (_same(one, two), sure and sure_too)
+        for (_, one, sure), (_, two, sure_too) in found.values()
+    )
+    known = [pair for pair in each if pair[0] is not None]
+    resolved = [pair for pair in known if pair[1]]
+    same, surely = (sum(said == "yes" for said, _ in pairs) for pairs in (known, resolved))
+    return [overall[0], same, len(known), len(resolved), surely]
 
 
 def _scores(

@@ -5,7 +5,6 @@ import importlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -149,22 +148,13 @@ def show(result: "Result", form: str, *, whole: bool, taken: int = 0) -> None:
 
 
 def write_files(result: "Result", options: argparse.Namespace, said: Said) -> bool:
-    """Write the files of a report that are asked for; whether there were any.
+    """Write the HTML report if it is asked for; whether it is.
 
-    Their paths go to stderr, because what `run` prints to stdout are its results.
+    Its path goes to stderr, because what `run` prints to stdout are its results.
     """
-    charts: str | None = getattr(options, "charts", None)
-    if options.html is None and charts is None:
+    if options.html is None:
         return False
-    if options.html is not None:
-        to = None if options.html is True else Path(options.html)
-        said.wrote(_document().write_html(result, to))
-    if charts is not None:
-        for path in _document().write_charts(result, Path(charts)):
-            said.wrote(path)
+    # No other command needs what this imports.
+    exporting = importlib.import_module("orchestrator.interface.exporting")
+    said.wrote(exporting.write_html(result, None if options.html is True else Path(options.html)))
     return True
-
-
-def _document() -> ModuleType:
-    # No other command needs what it imports.
-    return importlib.import_module("orchestrator.interface.exporting")

@@ -195,7 +195,6 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
             "show the results of a run",
             *_READS,
             *_SHOWN,
-            _value("--charts DIR", "write each chart to DIR as SVG, PDF and PNG"),
         ),
         (
             "view results",

@@ -27,6 +27,8 @@ _MOVED = {kind: f"list {kind}" for kind in LISTED} | {
     "probe": "servers probe", "recipes copy": "get recipe", "weights get": "get weights",
     "completion": "--completion",
 }  # fmt: skip
+# What does now what an option of development versions did.
+_REPLACED: Final = {"--charts": "export RUN --figures DIR"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -94,6 +96,8 @@ class Parser(argparse.ArgumentParser):
             if argument == "--":
                 break
             name = argument.partition("=")[0]
+            if name in _REPLACED:
+                return f"{name} is gone; use: orchestrator {_REPLACED[name]}"
             if not name.startswith("--") or any(one.startswith(name) for one in known):
                 continue
             if near := nearest(name, known, ""):

@@ -15,13 +15,12 @@ from rich.console import RenderableType
 
 from orchestrator import numbers
 from orchestrator.commands.messages import Said, run_path, show, write_files
-from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError, on_disk_error
-from orchestrator.extras import need
+from orchestrator.disk.files import write_text
+from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError, need, on_disk_error
 from orchestrator.interface import api, exporting
 from orchestrator.interface.exporting import TextFormat, Wanted
 from orchestrator.interface.labelling import READ, sheet_of, write_sheet
-from orchestrator.report.export.files import Format, frame_text, write_text
-from orchestrator.report.export.tables import beside
+from orchestrator.report.export import Format, beside, frame_text
 from orchestrator.report.gate import gate_text
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import progress

@@ -17,8 +17,7 @@ from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
 from orchestrator.dataset.rows import Rows, other_form
 from orchestrator.dataset.shapes import Row
 from orchestrator.disk.paths import PACKED, answers, expanded, suffix_of
-from orchestrator.errors import DatasetError, StoreError
-from orchestrator.extras import need
+from orchestrator.errors import DatasetError, StoreError, need
 
 if TYPE_CHECKING:
     import polars as pl

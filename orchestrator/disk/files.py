@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from zlib import crc32
 
+from orchestrator.errors import on_disk_error
+
 MOST_BYTES: Final = 16 << 20
 """More than any small file of a run has."""
 
@@ -108,6 +110,18 @@ def write(
     """Write a file as `replacing` does."""
     with replacing(path, durable=durable, own=own, mode=mode) as file:
         file.write(content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text to a file that a user asked for, replaced as a whole; its folder is made.
+
+    Raises:
+        UsageError: If the file can't be written.
+    """
+    with on_disk_error(f"{path} cannot be written"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Lone surrogates, which UTF-8 can't hold, are written out.
+        write(path, text.encode(errors="backslashreplace"))
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from orchestrator.disk.files import write_text
 from orchestrator.errors import UsageError, nearest
 from orchestrator.figures import Figure, Picture, key, point
 from orchestrator.interface.differences import (
@@ -31,7 +32,6 @@ from orchestrator.interface.result import Result
 from orchestrator.interface.sides import Common, Side, common_items, match_notes, opened
 from orchestrator.numbers import UNDEFINED, counted
 from orchestrator.ranking.analysis import RankingAnalysis
-from orchestrator.report.export.files import write_text
 from orchestrator.report.generic import generic_json, generic_markdown
 from orchestrator.report.words import plain, ranking_json
 from orchestrator.statistics.means import METHOD

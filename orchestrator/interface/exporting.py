@@ -14,25 +14,27 @@ import polars as pl
 
 from orchestrator import __version__, figures
 from orchestrator.columns import ITEMS, is_name
+from orchestrator.disk.files import write_text
 from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import UsageError, nearest
 from orchestrator.interface.labelling import side_by_side
 from orchestrator.interface.result import Result
-from orchestrator.report.export.files import (
+from orchestrator.report.export import (
     FOLDER,
     PART_ROWS,
     Format,
     card,
+    frame_of,
+    html,
+    table_of,
     write_frame,
-    write_text,
 )
-from orchestrator.report.export.latex import latex
-from orchestrator.report.export.tables import frame_of, html, table_of
 from orchestrator.report.generic import generic_markdown
 from orchestrator.report.html.figures import Material
 from orchestrator.report.html.page import all_figures, render, sections
 from orchestrator.report.html.page import summary as page_summary
 from orchestrator.report.html.shell import undrawn
+from orchestrator.report.latex import latex
 from orchestrator.report.words import UNTRUSTED
 from orchestrator.runner.results.frames import rows_by_epoch
 from orchestrator.runner.results.stored import use_words

@@ -168,7 +168,7 @@ class _Deciding:
                 trust
                 for method, of_method in side.result.trust.items()
                 for trust in of_method
-                if trust.judge == term.names[0].name and term.option("method") in ("", method)
+                if trust.judge == term.names[0].text and term.option("method") in ("", method)
             ]
             n = sum(trust.n_missing for trust in trusts)
             total = sum(trust.n_units for trust in trusts)
@@ -235,16 +235,16 @@ class _Deciding:
             return term
         roles = MEASURES[term.measure].roles
         names = tuple(
-            replace(one, name=side.own(role, one.name))
+            replace(one, text=side.own(role, one.text))
             for role, one in zip(roles, term.names, strict=False)
         )
         options = dict(term.options)
         if judge := options.get("judge"):
-            options["judge"] = replace(judge, name=side.own("judge", judge.name))
+            options["judge"] = replace(judge, text=side.own("judge", judge.text))
         if method := options.get("method"):
-            name, dot, column = method.name.partition(".")
+            name, dot, column = method.text.partition(".")
             own = f"{side.own('method', name)}{dot}{column}"
-            options["method"] = replace(method, name=own)
+            options["method"] = replace(method, text=own)
         return replace(term, names=names, options=options)
 
     def _kappa(self, term: Term) -> _Found:
@@ -316,7 +316,7 @@ class _Deciding:
 
     def _place(self, term: Term, table: Table, sides: Sequence[Side], method: str) -> int | str:
         """The place of a model among the competitors; why it has none."""
-        own = self._own(term).names[0].name
+        own = self._own(term).names[0].text
         name = competitors(sides, method).get(self._side(term).label, {}).get(own, own)
         if name not in table.models:
             return f"{own} was not judged"

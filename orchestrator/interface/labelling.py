@@ -14,6 +14,7 @@ from orchestrator.ask import GenerateAsk
 from orchestrator.columns import PairColumns
 from orchestrator.contracts.context import Context, Source, answers_behind, answers_of
 from orchestrator.contracts.method import is_judging
+from orchestrator.disk.files import write_text
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.frames import columns_of
 from orchestrator.interface.result import Result
@@ -29,7 +30,7 @@ from orchestrator.ranking.labelled import judged_pairs, margins
 from orchestrator.ranking.preferences import decided
 from orchestrator.ranking.scores import score, source_of
 from orchestrator.records import Generation, Ints
-from orchestrator.report.export.files import frame_text, harmless, write_text
+from orchestrator.report.export import frame_text, harmless
 from orchestrator.runner.results.requests import Replay
 
 READ: Final = {

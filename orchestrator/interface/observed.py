@@ -58,7 +58,7 @@ def _chosen(found: list[str], term: Term, what: str, instead: str = "") -> str:
 
 def won(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
     """Return what a model won of each comparison with another one, or with any."""
-    model = term.names[0].name
+    model = term.names[0].text
     method, judge = ranked_method(side, term), term.option("judge")
     parts = [pl.DataFrame(schema={**_SHAPE, "opponent": pl.String(), "judge": pl.String()})]
     for frame, role in roles_in(side.result.frames).items():
@@ -82,7 +82,7 @@ def won(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
                 )
     found = pl.concat(parts, how="diagonal")
     if len(term.names) > 1:
-        found = found.filter(pl.col("opponent") == term.names[1].name)
+        found = found.filter(pl.col("opponent") == term.names[1].text)
     return clusters.of(found)
 
 
@@ -94,7 +94,7 @@ def scored(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
     """
     source, column = _scored(side, term)
     found = score(side.context, source, column, as_categories=True)
-    chosen = pl.col("model") == term.names[0].name
+    chosen = pl.col("model") == term.names[0].text
     if judge := term.option("judge"):
         chosen &= pl.col("judge") == judge
     points = found.points.filter(chosen).drop_nulls("value")
@@ -115,7 +115,7 @@ def matched(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
     rows = answers_of(side.result.frames, wanted, as_categories=True)
     if "exact_match" not in rows.columns:
         return clusters.of(pl.DataFrame(schema=_SHAPE))
-    own = rows.filter(pl.col("model") == term.names[0].name).drop_nulls("exact_match")
+    own = rows.filter(pl.col("model") == term.names[0].text).drop_nulls("exact_match")
     value = pl.col("exact_match").cast(pl.Float64)
     return clusters.of(own.select(pl.col("item").cast(pl.String), value=value))
 
@@ -155,7 +155,7 @@ def agreed(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
     items = side.items["item"]
     common = Common(items, clusters, 0, {})
     rows = verdicts([side], common, method)
-    one, two = (rows.filter(pl.col("judge") == name.name) for name in term.names)
+    one, two = (rows.filter(pl.col("judge") == name.text) for name in term.names)
     keys = ["item", "turn", "model_a", "model_b"]
     both = one.join(two.select(*keys, other="verdict"), on=keys, maintain_order="left")
     same = (pl.col("verdict") == pl.col("other")).cast(pl.Float64)
@@ -168,7 +168,7 @@ def labelled_by(side: Side, term: Term) -> Selective:
     Raises:
         UsageError: If the recipe has none for this judge.
     """
-    judge, method = term.names[0].name, term.option("method")
+    judge, method = term.names[0].text, term.option("method")
     for entry in side.result.settings.get("analyses", ()):
         if not isinstance(entry, dict) or entry.get("kind") != "selective":
             continue
@@ -204,7 +204,7 @@ def _judged(side: Side, term: Term, wanted: tuple[str, ...]) -> Iterator[pl.Data
             continue
         columns["judge"] = named["judge"]
         for shown in role_slices(frames, name, columns, ("method", "item", "status")):
-            chosen = (pl.col("judge") == term.names[0].name) & (pl.col("status") == "ok")
+            chosen = (pl.col("judge") == term.names[0].text) & (pl.col("status") == "ok")
             if method:
                 chosen &= pl.col("method") == method
             yield shown.filter(chosen)

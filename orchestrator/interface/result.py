@@ -13,8 +13,7 @@ import msgspec
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.context import Context, answers_of, roles_in
 from orchestrator.disk import paths
-from orchestrator.errors import OrchestratorError, UsageError, nearest
-from orchestrator.extras import need
+from orchestrator.errors import OrchestratorError, UsageError, nearest, need
 from orchestrator.frames import FrameFiles
 from orchestrator.gates import Decision
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 
-from orchestrator.errors import OrchestratorError, UsageError
-from orchestrator.extras import need
+from orchestrator.errors import OrchestratorError, UsageError, need
 from orchestrator.recipe.schema import Recipe
 from orchestrator.recipe.settings import LogTo, OnEnd
 from orchestrator.report.display import Display

@@ -106,34 +106,14 @@ PRINTED: Final[Mapping[str, str]] = {
 """Scores as the paper's Tables 1 and 2 name them."""
 
 
-def mean_logprob(logprobs: ArrayLike) -> float:
-    """(1/T) sum_t ln p(y_t): the length-normalised form of SentProb."""
-    return _mean(_tokens(logprobs))
-
-
 def sum_logprob(logprobs: ArrayLike) -> float:
     """sum_t ln p(y_t), the logarithm of SentProb."""
     values = _tokens(logprobs)
     return float(values.sum()) if values.size else float("nan")
 
 
-def sentence_prob(logprobs: ArrayLike) -> float:
-    """SentProb as printed: prod_t p(y_t). It is 0 in float64 for any answer of some length."""
-    return float(np.exp(sum_logprob(logprobs)))
-
-
-def token_logprob_var(logprobs: ArrayLike) -> float:
-    """Softmax-Var as the paper's prose has it: population variance of ln p(y_t) over the tokens."""
-    return _population_var(_tokens(logprobs))
-
-
-def token_prob_var(logprobs: ArrayLike) -> float:
-    """Softmax-Var as the paper's formula has it: population variance of p(y_t) over the tokens."""
-    return _population_var(np.exp(_tokens(logprobs)))
-
-
 def mean_over_tokens(feature: ArrayLike) -> float:
-    """The mean of a feature of shape (T,)."""
+    """The mean of a feature, such as of each token, shape (T,); nan where there is none."""
     return _mean(_tokens(feature))
 
 
@@ -149,34 +129,33 @@ def ensemble(scores: ArrayLike) -> tuple[float, float]:
     return _mean(values), _population_var(values)
 
 
-def attention_entropy_min(by_head: ArrayLike) -> float:
-    """AttnEnt-Min: the least of all heads of all layers; nan where there are none."""
-    values = np.asarray(by_head, dtype=np.float64)
-    return float(values.min()) if values.size else float("nan")
-
-
-def attention_entropy_avg(by_head: ArrayLike) -> float:
-    """AttnEnt-Avg: the mean over all heads of all layers; nan where there are none."""
-    return _mean(np.asarray(by_head, dtype=np.float64).ravel())
+def least(values: ArrayLike) -> float:
+    """The least value, such as of all heads of all layers; nan where there are none."""
+    found = _tokens(values)
+    return float(found.min()) if found.size else float("nan")
 
 
 FORMULAS: Final[Mapping[str, tuple[str, Callable[[ArrayLike], float]]]] = {
-    "mean_logprob": ("", mean_logprob),
+    "mean_logprob": ("", mean_over_tokens),
     "sum_logprob": ("", sum_logprob),
-    "sentence_prob": ("", sentence_prob),
-    "token_logprob_var": ("", token_logprob_var),
-    "token_prob_var": ("", token_prob_var),
+    "sentence_prob": ("", lambda logprobs: float(np.exp(sum_logprob(logprobs)))),
+    "token_logprob_var": ("", lambda logprobs: _population_var(_tokens(logprobs))),
+    "token_prob_var": ("", lambda logprobs: _population_var(np.exp(_tokens(logprobs)))),
     "softmax_entropy": ("entropy", mean_over_tokens),
     "vocab_logprob_var": ("vocab_logprob_var", mean_over_tokens),
     "vocab_mean_logp_logit": ("vocab_mean_logp_logit", mean_over_tokens),
-    "attention_entropy_min": ("attention_entropy", attention_entropy_min),
-    "attention_entropy_avg": ("attention_entropy", attention_entropy_avg),
+    "attention_entropy_min": ("attention_entropy", least),
+    "attention_entropy_avg": ("attention_entropy", mean_over_tokens),
     "code_logprobs": ("compat_logprob", mean_over_tokens),
     "code_logprobs_entropy": ("compat_vocab_mean_logp_logit", mean_over_tokens),
     "code_logprobs_variance": ("compat_vocab_logprob_var", mean_over_tokens),
 }
 """By name: the feature that a scoring pass gives, empty for the tokens' ln p; and its formula.
 
+`mean_logprob` is (1/T) sum_t ln p(y_t), the length-normalised form of SentProb; `sentence_prob` is
+SentProb as printed, prod_t p(y_t): 0 in float64 for any answer of some length.
+Softmax-Var is the population variance over tokens, of ln p(y_t) as the paper's prose has it, and of
+p(y_t) as its formula has it. AttnEnt is the least, or the mean, of all heads of all layers.
 `softmax_entropy` is Softmax-Ent as printed: the mean of -sum_v p ln p. `vocab_logprob_var` is the
 published "Softmax-Var", aligned: the mean of Var_v(ln p), ddof=1. `vocab_mean_logp_logit` is the
 published "Softmax-Ent", aligned: the mean of mean_v(ln p * logit). It is no entropy: it depends on
@@ -193,11 +172,6 @@ def sent_prob_ref(reference_logprobs: ArrayLike) -> float:
     """
     values = _tokens(reference_logprobs)
     return _mean(-np.exp(values) * np.where(np.isneginf(values), 0.0, values))
-
-
-def calibrated(feature: float, of_reference: float) -> float:
-    """A feature less what the reference answer has: the same feature, or SentProb-Ref."""
-    return feature - of_reference
 
 
 def combo(

@@ -5,6 +5,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field, model_validator
 
+from orchestrator.methods._drawing import permanent
 from orchestrator.methods._own_labels import (
     MOST_LABELS,
     GradeLabels,
@@ -13,7 +14,7 @@ from orchestrator.methods._own_labels import (
     ascending,
     spanned,
 )
-from orchestrator.plugin import AskFailed, Failure, Item, Label, Settings
+from orchestrator.plugin import Item, Label, Settings
 
 MOST_CRITERIA: Final = 64
 _MOST_SCORES: Final = 201
@@ -125,19 +126,16 @@ class Checklist(Settings):
         given = item.fields.get(self.column)
         found = given.splitlines() if isinstance(given, str) else given
         if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):
-            raise _bad(f"column {self.column!r} has no list of questions")
+            raise permanent("bad_item", f"column {self.column!r} has no list of questions")
         questions = tuple(one.strip() for one in found if one.strip())
         if not questions:
-            raise _bad(f"the checklist in column {self.column!r} is empty")
+            raise permanent("bad_item", f"the checklist in column {self.column!r} is empty")
         if len(questions) > self.most:
-            raise _bad(f"{len(questions)} questions in the checklist; checklist.most: {self.most}")
+            said = f"{len(questions)} questions in the checklist; checklist.most: {self.most}"
+            raise permanent("bad_item", said)
         if len(set(questions)) < len(questions):
-            raise _bad("a question of the checklist is there twice")
+            raise permanent("bad_item", "a question of the checklist is there twice")
         return questions
-
-
-def _bad(said: str) -> AskFailed:
-    return AskFailed(Failure("bad_item", said, permanent=True))
 
 
 class AskedCriterion(NamedTuple):

@@ -58,6 +58,11 @@ BY_BENCHMARK: Final = {"mt_bench": MT_BENCH, "align_bench": ALIGN_BENCH}
 _Temperature = Annotated[float, Field(ge=0)]
 
 
+def permanent(cause: str, said: object) -> AskFailed:
+    """Return the failure of a unit that asking again would not mend."""
+    return AskFailed(Failure(cause, str(said), permanent=True))
+
+
 def pairs_by_judge(
     candidates: Sequence[str], judges: Sequence[str], baseline: str | None = None
 ) -> list[Combination]:

@@ -123,7 +123,7 @@ def calibrated_values(answer: Values, reference: Values, sent_prob_ref: float | 
         for form, less in (("calibrated", own), ("calibrated_printed", sent_prob_ref)):
             found[f"{name}_{form}"] = None
             if given is not None and less is not None:
-                found[f"{name}_{form}"] = features.calibrated(given, less)
+                found[f"{name}_{form}"] = given - less
     return found
 
 

@@ -1,20 +1,20 @@
-"""Settings, rows, and the reading of texts and slots for judges that write their verdict.
+"""Formats, settings, rows, and the reading of texts and slots for judges that write their verdict.
 
 A judge writes a text; its verdict is what the harness's own parser finds in it. Where asked for,
 the whole distribution over the labels is read at the very place where the verdict stands, from the
 judge's probabilities: the verdict of one greedy text hides how sure it was.
 """
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import msgspec
 from pydantic import Field
 
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
-from orchestrator.judgment.harness._reading import NONE, Reading, Winner
-from orchestrator.judgment.harness.mt_bench import swapped, two_games
+from orchestrator.judgment.verdicts import NONE, Match, Reading, Winner, matched
 from orchestrator.methods._drawing import (
     Drawing,
     OfAnswers,
@@ -22,19 +22,17 @@ from orchestrator.methods._drawing import (
     Turn,
     converse,
     pairs_by_judge,
+    permanent,
     questions,
     references,
     replies,
 )
 from orchestrator.methods._examples import begun_example
-from orchestrator.methods._formats import COMPACT_RATING, COMPACT_SYMBOL, Format
 from orchestrator.methods._verdicts import after_thinking, cut, spelled
 from orchestrator.plugin import (
     Ask,
-    AskFailed,
     Columns,
     Combination,
-    Failure,
     Generation,
     Item,
     Label,
@@ -51,11 +49,65 @@ from orchestrator.plugin import (
 from orchestrator.prompts import PromptError, compact
 from orchestrator.prompts.files import Wording
 
+
+class Format(NamedTuple):
+    """The format in which a harness writes verdicts.
+
+    Attributes:
+        read: The one verdict that a text has: a rating, or a winner in the order shown.
+        labels: What may stand where a verdict does.
+        values: What each label is worth: a rating, or P(first is better).
+        published: What the released code reads, whatever its convention; left out, that reads no
+            text otherwise.
+        unparsed: What each convention writes for no verdict; of those left out, none.
+        dropped: What the harness's own convention writes for no verdict and leaves out of means.
+    """
+
+    read: Callable[[str], Reading]
+    labels: tuple[str, ...]
+    values: tuple[float, ...]
+    published: Callable[[str], Match | None] | None = None
+    unparsed: Mapping[str, float] = {}
+    dropped: float | None = None
+
+    def by(self, text: str, convention: str | None) -> tuple[float | str | None, Match | None]:
+        """The verdict by a convention, or by none, and its place; None for no verdict."""
+        if convention is None or self.published is None:
+            found = self.read(text).match
+            return (None if found is None else found.value), found
+        found = self.published(text)
+        value = None if found is None else found.value
+        return (self.unparsed.get(convention) if value is None else value), found
+
+
+TEN: Final = tuple(str(rating) for rating in range(1, 11))
+RATINGS: Final = tuple(map(float, TEN))
+PAIR: Final = (1.0, 0.0, 0.5)
+"""P(first is better) of the labels of a comparison: the first, the second, neither."""
+
+
+def _digit(text: str) -> Reading:
+    found = re.match(r"\s{0,8}([1-9])(?=\s{0,8}\Z)", text)
+    return Reading() if found is None else Reading(matched(found, float(found[1])), cause="")
+
+
+def _symbol(text: str) -> Reading:
+    found = re.match(r"\s{0,8}(\[\[(?:>>|>|=|<|<<)\]\])(?=\s{0,8}\Z)", text)
+    if found is None:
+        return Reading()
+    winner = "A" if ">" in found[1] else "B" if "<" in found[1] else "tie"
+    return Reading(matched(found, winner), cause="")
+
+
+COMPACT_FORMATS: Final = (
+    Format(_digit, compact.RATINGS, tuple(map(float, compact.RATINGS))),
+    Format(_symbol, compact.LABELS, (1.0, 1.0, 0.5, 0.0, 0.0)),
+)
 COMPACT: Final = {
     False: Wording(user=compact.RATING, form="jinja"),
     True: Wording(user=compact.PAIRWISE, form="jinja"),
 }
-"""Wordings of the bundled judge (`prompts: compact`): to rate an answer, and to compare two."""
+"""Formats and wordings of the bundled judge (`prompts: compact`): a rating, and a comparison."""
 
 
 class HarnessSettings(OfAnswersSettings):
@@ -111,6 +163,7 @@ class Verdict(NamedTuple):
         read: What the text says without a convention.
         counts: Whether the harness counts the value.
         drawn: The judge's text.
+        slot: The text before the verdict, and the labels as they continue from there.
         distribution: Over the labels, where it was asked for and there is a slot.
     """
 
@@ -118,6 +171,7 @@ class Verdict(NamedTuple):
     read: Reading
     counts: bool
     drawn: Generation
+    slot: tuple[Prefix, tuple[Label, ...]] | None = None
     distribution: LabelDistribution | None = None
 
     @property
@@ -135,7 +189,7 @@ def messages(wording: Wording, fields: Mapping[str, str | None]) -> Messages:
     try:
         system, user = wording.fill(fields)
     except PromptError as error:
-        raise AskFailed(Failure("bad_item", str(error), permanent=True)) from error
+        raise permanent("bad_item", error) from error
     asked = Message("user", user)
     return (Message("system", system), asked) if system else (asked,)
 
@@ -245,10 +299,8 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
 
     def form(self) -> Format:
         """Return how verdicts are written."""
-        pairwise = self.config.pairwise
-        if self.config.prompts == "compact":
-            return COMPACT_SYMBOL if pairwise else COMPACT_RATING
-        return self.forms[pairwise]
+        is_compact = self.config.prompts == "compact"
+        return (COMPACT_FORMATS if is_compact else self.forms)[self.config.pairwise]
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """One verdict a turn, of the conversations up to it; a comparison has both orders."""
@@ -291,45 +343,32 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
             )
         )
         found = [_verdict(text, form, convention) for text in texts]
-        slots = [_slot(text, form, convention) for text in texts] if config.distribution else []
-        at = {i: slot for i, slot in enumerate(slots) if slot is not None}
+        read = enumerate(found if config.distribution else ())
+        slots = {i: one.slot for i, one in read if one.slot is not None}
         choices = await ask.all(
             *(
                 ask.choose(unit.judge, prompts[i], labels, prefix=prefix)
-                for i, (prefix, labels) in at.items()
+                for i, (prefix, labels) in slots.items()
             )
         )
-        for i, choice in zip(at, choices, strict=True):
+        for i, choice in zip(slots, choices, strict=True):
             found[i] = found[i]._replace(distribution=from_logprobs(choice.logprobs, choice.upper))
         return found
 
 
-def _said(text: Generation) -> tuple[int, str]:
-    """Return index and text after any thinking block; 0 and "" if the block never ends."""
-    begin = after_thinking(text.text)
-    return (0, "") if begin is None else (begin, text.text[begin:])
-
-
-def _slot(
-    text: Generation, form: Format, convention: str | None
-) -> tuple[Prefix, tuple[Label, ...]] | None:
-    """Return the text before the verdict, and the labels as they continue from there."""
-    begin, said = _said(text)
-    _, slot = form.by(said, convention)
-    if slot is None:
-        return None
-    at, closing = slot
-    prefix, lead = cut(text, begin + at)
-    labels = tuple(Label(name, (name + closing,)) for name in form.labels)
-    return prefix, spelled(labels, lead)
-
-
 def _verdict(text: Generation, form: Format, convention: str | None) -> Verdict:
-    _, said = _said(text)
+    """Return the verdict after any thinking block; a text whose block never ends has none."""
+    begin = after_thinking(text.text)
+    said = "" if begin is None else text.text[begin:]
     read = form.read(said)
-    value = read.value if convention is None else form.by(said, convention)[0]
+    value, match = form.by(said, convention)
     counts = value is not None and (read.value is not None or value != form.dropped)
-    return Verdict(value, read, counts, text)
+    slot = None
+    if match is not None:
+        prefix, lead = cut(text, (begin or 0) + match.begin)
+        labels = (Label(name, (name + match.closing,)) for name in form.labels)
+        slot = prefix, spelled(tuple(labels), lead)
+    return Verdict(value, read, counts, text, slot)
 
 
 def _rating_row(number: int, form: Format, verdict: Verdict) -> Row:
@@ -348,6 +387,21 @@ def _rating_row(number: int, form: Format, verdict: Verdict) -> Row:
         "text": verdict.drawn.text,
         **_status(verdict),
     }
+
+
+def two_games(game_1: Winner | None, game_2: Winner | None) -> Winner | None:
+    """The result of two games with the answers swapped, both as seen in game 1's order.
+
+    Different verdicts are a tie (FastChat's "tie (inconsistent)"); None where a game has none.
+    """
+    if game_1 is None or game_2 is None:
+        return None
+    return game_1 if game_1 == game_2 else "tie"
+
+
+def swapped(winner: Winner | None) -> Winner | None:
+    """A verdict of the swapped game in the view of the first."""
+    return {"A": "B", "B": "A"}.get(winner or "", winner)  # type: ignore[return-value]
 
 
 def _winner_row(number: int, form: Format, ab: Verdict, ba: Verdict) -> Row:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
-from orchestrator.methods._drawing import Drawing, OfAnswers
+from orchestrator.methods._drawing import Drawing, OfAnswers, permanent
 from orchestrator.methods._examples import REASONED
 from orchestrator.methods._leading import LedSettings, continued, lead
 from orchestrator.methods._verdicts import after_thinking, slot_of, spelled
@@ -15,7 +15,6 @@ from orchestrator.plugin import (
     AskFailed,
     Choice,
     ChooseAsk,
-    Failure,
     Generation,
     Label,
     Message,
@@ -222,7 +221,7 @@ def user_message(template: str, fields: dict[str, Any]) -> Messages:
     try:
         return (Message("user", render(template, fields)),)
     except PromptError as error:
-        raise AskFailed(Failure("bad_item", str(error), permanent=True)) from error
+        raise permanent("bad_item", error) from error
 
 
 class Judged(NamedTuple):
@@ -320,7 +319,7 @@ async def reason(
         )
     )
     if any(trace.thinking for trace in traces):
-        raise AskFailed(Failure("thinking_set_aside", _SET_ASIDE, permanent=True))
+        raise permanent("thinking_set_aside", _SET_ASIDE)
     n = config.traces
     return [tuple(traces[at : at + n]) for at in range(0, len(traces), n)]
 
@@ -343,7 +342,7 @@ def silent(traces: Sequence[Generation]) -> AskFailed:
     why = f"; {n_cut} of {len(traces)} were cut off" if n_cut else ""
     what = "the judge's reasoning" if len(traces) == 1 else f"none of {len(traces)} reasonings"
     verb = "has no verdict" if len(traces) == 1 else "has a verdict"
-    return AskFailed(Failure("no_verdict", f"{what} {verb}{why}", permanent=True))
+    return permanent("no_verdict", f"{what} {verb}{why}")
 
 
 def judged(choices: Sequence[Choice]) -> Judged:
@@ -356,5 +355,5 @@ def judged(choices: Sequence[Choice]) -> Judged:
     found = mixture(each)
     if found.probabilities is None:
         reason = found.undefined or "nothing is known"
-        raise AskFailed(Failure("no_logprobs", f"no verdict can be read: {reason}", permanent=True))
+        raise permanent("no_logprobs", f"no verdict can be read: {reason}")
     return Judged(found, tuple(one.probabilities or () for one in each))

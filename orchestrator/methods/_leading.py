@@ -5,10 +5,8 @@ from typing import Any, Final
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from orchestrator.methods._drawing import OfAnswersSettings
+from orchestrator.methods._drawing import OfAnswersSettings, permanent
 from orchestrator.plugin import (
-    AskFailed,
-    Failure,
     Label,
     Message,
     Messages,
@@ -134,6 +132,6 @@ def lead(prompts: Sequence[Messages], template: str, config: LedSettings) -> Seq
             asked = render(template, dict(example.shown))
         except PromptError as error:
             said = f"a worked example can't be shown: {error}"
-            raise AskFailed(Failure("bad_recipe", said, permanent=True)) from error
+            raise permanent("bad_recipe", said) from error
         before += [Message("user", asked), Message("assistant", example.reply)]
     return [(*before, *prompt) for prompt in prompts] if before else prompts

@@ -34,14 +34,13 @@ from orchestrator.methods._drawing import (
     Turn,
     converse,
     pairs_by_judge,
+    permanent,
 )
 from orchestrator.plugin import (
     Ask,
-    AskFailed,
     Columns,
     Combination,
     Compared,
-    Failure,
     Message,
     ModelName,
     PairColumns,
@@ -120,7 +119,7 @@ async def rate(
     try:
         return [(reward_of(one.values, by_place=one.by_place, **how), one) for one in found]
     except ValueError as error:
-        raise AskFailed(Failure("reward_shape", str(error), permanent=True)) from error
+        raise permanent("reward_shape", error) from error
 
 
 class Reward(OfAnswers[RatingSettings]):

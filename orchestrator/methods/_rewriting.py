@@ -7,19 +7,15 @@ from typing import Any, Final
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.methods._drawing import BY_BENCHMARK, Drawing, OfAnswersSettings, Turn, converse
-from orchestrator.methods._judging import checked_prompt
+from orchestrator.methods._judging import checked_prompt, user_message
 from orchestrator.plugin import (
     Ask,
-    AskFailed,
-    Failure,
     Generation,
     Item,
-    Message,
     Messages,
     Stage,
     Unit,
 )
-from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.rewriting import MARKERS, PROMPTS
 
@@ -196,10 +192,6 @@ def _refine(item: Item, turn: Turn, answer: Generation, config: RewritingSetting
     else:
         said = [f"{message.role.upper()}: {message.content}\n\n" for message in spoken]
         question = f"{''.join(said)}ASSISTANT: "
-    fields: dict[str, str | None] = {"prompt": question, "answer": answer.text}
-    try:
-        text = render(config.template(), fields)
-    except PromptError as error:
-        raise AskFailed(Failure("bad_item", str(error), permanent=True)) from error
     system = tuple(message for message in turn.messages if message.role == "system")
-    return (*system, Message("user", text))
+    fields = {"prompt": question, "answer": answer.text}
+    return (*system, *user_message(config.template(), fields))

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from orchestrator.judgment.harness._reading import denied
+from orchestrator.judgment.verdicts import denied
 from orchestrator.plugin import Generation, Label, Prefix
 from orchestrator.records import NO_PREFIX
 

@@ -9,20 +9,87 @@ and 8 for several turns), whose Auto-J baseline this is; Auto-J's own are read f
 `constants_prompt.py`. `prompts: first_line` is what that paper prints under the caption Auto-J
 (Figures 5 and 6): the rating is alone in the first line.
 
-Deviations: a text without one clear verdict is missing, and so is a rating outside 1..10; the
-conventions `auto_j` (no rating is 0.0) and `selfeval` (5.0) take the last match, as those codes do.
+Deviations: a text has a verdict only where all matches agree, and a rating outside 1..10 is missing
+too; the conventions `auto_j` (no rating is 0.0) and `selfeval` (5.0, as in SelfEval's copy of the
+code, commit d73bd7ef) take the last match, as those codes do.
 Orders that disagree are a tie here; Auto-J's agreement counts them as wrong.
 """
 
+import re
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.methods._formats import AUTO_J_DECISION, AUTO_J_RATING, FIRST_LINE_RATING, Format
-from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
-from orchestrator.plugin import AskFailed, Failure, Item
+from orchestrator.judgment.verdicts import (
+    NUMBER,
+    Match,
+    Reading,
+    Winner,
+    agreed,
+    matched,
+    number,
+    on_scale,
+)
+from orchestrator.methods._drawing import permanent
+from orchestrator.methods._harness import (
+    COMPACT,
+    PAIR,
+    RATINGS,
+    TEN,
+    Format,
+    HarnessJudge,
+    NamedJudgesSettings,
+)
+from orchestrator.plugin import Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box import FIRST_LINE, selfeval
+
+_BEFORE_RATING: Final = "Rating: [["
+_RATING = re.compile(rf"Rating: \[\[\s{{0,4}}({NUMBER})\s{{0,4}}\]\]")
+_FIRST_LINE = re.compile(rf"\s{{0,8}}({NUMBER})(?=[ \t]{{0,8}}(?:\r?\n|\Z))")
+_DECISIONS: Final[dict[str, Winner]] = {"Response 1": "A", "Response 2": "B", "Tie": "tie"}
+# In any case of ASCII letters; other letters have no such case.
+_DECISION = re.compile(rf"final decision is \s*+(?ai:({'|'.join(_DECISIONS)}))?")
+
+
+def _ratings(text: str) -> list[Match]:
+    """Every "Rating: [[x]]" of a critique; none where an unfinished one is the last."""
+    found = [*map(number, _RATING.finditer(text))]
+    return found if found and text.rfind(_BEFORE_RATING) == found[-1].start else []
+
+
+def _decisions(text: str) -> list[Match]:
+    """Every decision after a "final decision is"; none where the last of these has none."""
+    announced = list(_DECISION.finditer(text))
+    if not announced or announced[-1][1] is None:
+        return []
+    named = [one for one in announced if one[1] is not None]
+    return [matched(one, _DECISIONS[one[1].capitalize()]) for one in named]
+
+
+def read_rating(text: str) -> Reading:
+    """The rating of a text whose first line is to hold nothing else, as in the glass-box paper."""
+    found = _FIRST_LINE.match(text)
+    return on_scale(agreed(text, [] if found is None else [number(found)]), 1.0, 10.0)
+
+
+def _last(found: list[Match]) -> Match | None:
+    return found[-1] if found else None
+
+
+RATING: Final = Format(
+    lambda text: on_scale(agreed(text, _ratings(text), at=-1), 1.0, 10.0),
+    TEN,
+    RATINGS,
+    lambda text: _last(_ratings(text)),
+    {"auto_j": 0.0, "selfeval": 5.0},
+)
+DECISION: Final = Format(
+    lambda text: agreed(text, _decisions(text), at=-1),
+    tuple(_DECISIONS),
+    PAIR,
+    lambda text: _last(_decisions(text)),
+)
 
 WHERE: Final = (
     "Auto-J's is codes/usage/constants_prompt.py in the repository GAIR-NLP/auto-j; there are also "
@@ -81,7 +148,7 @@ def wording(prompts: str | dict[str, Wording], mode: str, n_turns: int) -> Wordi
         found = selfeval(n_turns) if prompts == "selfeval" else FIRST_LINE.get(n_turns)
         if found is None:
             said = f"the wording shows {len(FIRST_LINE)} turns, this item has {n_turns}"
-            raise AskFailed(Failure("bad_item", said, permanent=True))
+            raise permanent("bad_item", said)
     if found is None:
         raise ValueError(f"'prompts' have no wording for mode {mode}; {WHERE}")
     return found
@@ -93,11 +160,12 @@ class AutoJ(HarnessJudge[Config]):
     cites = ("li2023generative",)
     version = 4
     published_as = "Auto-J"
-    forms = (AUTO_J_RATING, AUTO_J_DECISION)
+    forms = (RATING, DECISION)
 
     def form(self) -> Format:
         """Return how verdicts are written."""
-        return FIRST_LINE_RATING if self.config.prompts == "first_line" else super().form()
+        is_first = self.config.prompts == "first_line"
+        return Format(read_rating, TEN, RATINGS) if is_first else super().form()
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording shows it."""

@@ -7,19 +7,78 @@ where the item has one.
 Source: Ke et al. 2024, "CritiqueLLM" (arXiv 2311.18702) and its code (commit e1e0241b), from whose
 `inference/prompts.py` the four wordings are read; they are not part of this project.
 
-Deviations: a text without one clear verdict is missing; with `convention: critique_llm` the first
+Deviations: a text has a verdict only where all matches agree, and a score outside 0..10 is missing
+too; with `convention: critique_llm` the first
 match counts, no score counts as 5, and 100 is read as 10, as there. Orders that disagree are a tie
 here; CritiqueLLM's agreement counts them as wrong.
 """
 
+import re
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.methods._formats import CRITIQUE_LABEL, CRITIQUE_SCORE
-from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
+from orchestrator.judgment.verdicts import (
+    NUMBER,
+    Match,
+    Winner,
+    agreed,
+    first_named,
+    matched,
+    number,
+    on_scale,
+)
+from orchestrator.methods._harness import (
+    COMPACT,
+    PAIR,
+    RATINGS,
+    TEN,
+    Format,
+    HarnessJudge,
+    NamedJudgesSettings,
+)
 from orchestrator.plugin import Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
+
+LABELS: Final[dict[str, Winner]] = {"助手1": "A", "助手2": "B", "质量相当": "tie"}
+_LABEL = re.compile(rf"{{'综合比较结果': '({'|'.join(LABELS)})'}}")
+# In this order, as published; the first that is found anywhere counts.
+_BEFORE: Final = ("'综合得分': ", "综合得分: ", "综合得分\uff1a")
+_SCORES = tuple(re.compile(f"{before}({NUMBER})") for before in _BEFORE)
+# Reads 100 as 10 and 0.5 as 0.
+_SCORE_AS_PUBLISHED = re.compile(r"(?:0|10)(?:\.0*+)?|\d(?:\.\d*+)?")
+
+
+def published_rating(text: str) -> Match | None:
+    """The first score in a critique by the released code's order of forms, 0..10."""
+    found = next(filter(None, (pattern.search(text) for pattern in _SCORES)), None)
+    if found is None:
+        return None
+    read = _SCORE_AS_PUBLISHED.match(text, found.start(1))
+    return number(found)._replace(value=None if read is None else float(read.group()))
+
+
+def _scores(text: str) -> list[Match]:
+    return [number(one) for pattern in _SCORES for one in pattern.finditer(text)]
+
+
+def _labels(text: str) -> list[Match]:
+    return [matched(one, LABELS[one[1]]) for one in _LABEL.finditer(text)]
+
+
+SCORE: Final = Format(
+    lambda text: on_scale(agreed(text, _scores(text)), 0.0, 10.0),
+    ("0", *TEN),
+    (0.0, *RATINGS),
+    published_rating,
+    {"critique_llm": 5.0},
+)
+LABEL: Final = Format(
+    lambda text: agreed(text, _labels(text)),
+    tuple(LABELS),
+    PAIR,
+    lambda text: first_named(_labels(text), LABELS),
+)
 
 WHERE: Final = (
     "CritiqueLLM's is inference/prompts.py in the repository thu-coai/CritiqueLLM; for the "
@@ -107,7 +166,7 @@ class CritiqueLLM(HarnessJudge[Config]):
     cites = ("ke2024critiquellm",)
     version = 4
     published_as = "CritiqueLLM"
-    forms = (CRITIQUE_SCORE, CRITIQUE_LABEL)
+    forms = (SCORE, LABEL)
 
     def needs(self) -> frozenset[str]:
         """The reference, where it is to be shown whatever the item."""

@@ -11,30 +11,85 @@ Source: Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench and Chatbot Are
 wordings (Figures 3 and 4: no references, the instruction not in the system prompt) are
 `prompts: selfeval`.
 
-Deviations: a text without one clear verdict is missing, and so is a rating outside 1..10; with
-`convention: fastchat` the first match counts, no rating is -1 (left out of means, as there) and no
-range is checked. The distribution over the labels, where asked for, is ours. `compact` is the
-bundled judge's wording.
+Deviations: FastChat takes the first match, and a number in single brackets where there is none, so
+that a judge that quotes an example, denies a verdict ("not [[A]]") or cites "[1]" is misread, as it
+is here with `convention: fastchat`: no rating is then -1 (left out of means, as there) and no range
+is checked. Without it a text has a verdict only where all matches agree, none is denied, and a
+number in single brackets is announced as the rating; a rating outside 1..10 is missing too. The
+distribution over the labels, where asked for, is ours. `compact` is the bundled judge's wording.
+The agreement with human votes is `orchestrator.statistics.agreement.raw_agreement`.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.judgment.harness.mt_bench import NEEDS_REFERENCE
-from orchestrator.methods._drawing import pairs_by_judge, with_baseline
-from orchestrator.methods._formats import FASTCHAT_RATING, FASTCHAT_WINNER
-from orchestrator.methods._harness import COMPACT, HarnessJudge, NamedJudgesSettings
-from orchestrator.plugin import (
-    AskFailed,
-    Combination,
-    Failure,
-    Item,
-    ModelName,
+from orchestrator.judgment.verdicts import (
+    AMBIGUOUS,
+    NUMBER,
+    Match,
+    Reading,
+    Winner,
+    agreed,
+    first_named,
+    matched,
+    number,
+    on_scale,
 )
+from orchestrator.methods._drawing import pairs_by_judge, permanent, with_baseline
+from orchestrator.methods._harness import (
+    COMPACT,
+    PAIR,
+    RATINGS,
+    TEN,
+    Format,
+    HarnessJudge,
+    NamedJudgesSettings,
+)
+from orchestrator.plugin import Combination, Item, ModelName
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box import GPT
+
+_RATING = re.compile(rf"\[\[({NUMBER})\]\]")
+_SINGLE = re.compile(rf"\[({NUMBER})\]")
+_ANNOUNCED = re.compile(rf"(?i:\b(?:rating|score)(?: is)?)[\s:*_=]{{1,4}}\[({NUMBER})\]")
+_WINNERS: Final[dict[str, Winner]] = {"A": "A", "B": "B", "C": "tie"}
+_WINNER = re.compile(r"\[\[([ABC])\]\]")
+
+
+def published_rating(text: str) -> Match | None:
+    """The rating that FastChat reads: the first `[[x]]`, else the first `[x]`, of any range."""
+    found = _RATING.search(text) or _SINGLE.search(text)
+    return None if found is None else number(found)
+
+
+def read_rating(text: str) -> Reading:
+    """The one rating in a text: `[[x]]`, else an announced `[x]` or nothing but `[x]`."""
+    found = [*map(number, _RATING.finditer(text))] or [*map(number, _ANNOUNCED.finditer(text))]
+    if not found and (cited := _SINGLE.search(text)):
+        if cited.group() != text.strip():
+            said = f"has no [[rating]]; {cited.group()} may be a citation"
+            return Reading(cause=AMBIGUOUS, message=said)
+        found = [number(cited)]
+    return on_scale(agreed(text, found), 1.0, 10.0)
+
+
+def _winners(text: str) -> list[Match]:
+    return [matched(one, _WINNERS[one[1]]) for one in _WINNER.finditer(text)]
+
+
+RATING: Final = Format(
+    read_rating, TEN, RATINGS, published_rating, {"fastchat": -1.0}, dropped=-1.0
+)
+WINNER: Final = Format(
+    lambda text: agreed(text, _winners(text)),
+    tuple(_WINNERS),
+    PAIR,
+    # "[[A]]" is looked for before "[[B]]" before "[[C]]", wherever they stand.
+    lambda text: first_named(_winners(text), _WINNERS),
+)
 
 WHERE: Final = (
     "FastChat's is fastchat/llm_judge/data/judge_prompts.jsonl in the repository "
@@ -62,7 +117,7 @@ class Config(NamedJudgesSettings):
         "references), or compact."
     )
     reference_categories: tuple[str, ...] = Field(
-        tuple(sorted(NEEDS_REFERENCE)),
+        ("coding", "math", "reasoning"),
         description="Categories that are judged against a reference answer.",
     )
     baseline: ModelName | None = Field(
@@ -95,7 +150,7 @@ class Config(NamedJudgesSettings):
         if n_turns > _MOST_TURNS:
             whose = "selfeval's" if self.prompts == "selfeval" else "FastChat's"
             said = f"{whose} wordings show {_MOST_TURNS} turns, this item has {n_turns}"
-            raise AskFailed(Failure("bad_item", said, permanent=True))
+            raise permanent("bad_item", said)
         if isinstance(self.prompts, str):
             return GPT[n_turns]
         guided = item.category in self.reference_categories
@@ -108,7 +163,7 @@ class MTBenchJudge(HarnessJudge[Config]):
     cites = ("zheng2023judging",)
     version = 3
     published_as = "MT-Bench"
-    forms = (FASTCHAT_RATING, FASTCHAT_WINNER)
+    forms = (RATING, WINNER)
 
     def combinations(self, candidates: Sequence[str]) -> Sequence[Combination]:
         """Every model, or every pair (or every model with the baseline), with every judge."""

@@ -29,14 +29,13 @@ from orchestrator.methods._drawing import (
     OfAnswersSettings,
     Turn,
     converse_where_answered,
+    permanent,
 )
 from orchestrator.plugin import (
     Ask,
-    AskFailed,
     Columns,
     Combination,
     Comparer,
-    Failure,
     ModelName,
     PairColumns,
     PairScores,
@@ -142,7 +141,7 @@ class PeerElo(OfAnswers[Config]):
                 # A turn on which nobody could vote; earlier turns keep their rows.
                 said = f"{len(turn)} answers; it takes {FEWEST} for a vote"
                 if not rows:
-                    raise AskFailed(Failure("too_few_answers", said, permanent=True))
+                    raise permanent("too_few_answers", said)
                 failed = {"status": "failed", "cause": "too_few_answers", "message": said}
                 rows += [{"turn": number, **failed}]
                 continue

@@ -18,13 +18,11 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.methods._drawing import Drawing
+from orchestrator.methods._drawing import Drawing, permanent
 from orchestrator.methods._examples import drawn_example
 from orchestrator.plugin import (
     Ask,
-    AskFailed,
     Columns,
-    Failure,
     Generation,
     Method,
     MethodSettings,
@@ -116,7 +114,7 @@ class Samples(Method[Config]):
         for number, (answer, score) in enumerate(zip(made, scored, strict=True)):
             if isinstance(score, Generation) and score.text and not score.raw:
                 said = "this server's log-probabilities are not raw; use logprobs: score"
-                raise AskFailed(Failure("no_logprobs", said, permanent=True))
+                raise permanent("no_logprobs", said)
             ell = score.mean_logprob
             n_tokens = 0 if score.token_ids is None else int(score.token_ids.size)
             equal = None if reference is None else answer.text.strip() == reference.strip()

@@ -17,7 +17,6 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from orchestrator.methods import auto_j
-from orchestrator.methods._formats import AUTO_J_RATING
 from orchestrator.methods._harness import HarnessJudge, HarnessSettings
 from orchestrator.plugin import Combination, Item
 from orchestrator.prompts.files import Wording, wordings_from
@@ -56,7 +55,7 @@ class SelfGeneration(HarnessJudge[Config]):
     cites = ("huang2024glassbox",)
     version = 4
     published_as = "self-generation"
-    forms = (AUTO_J_RATING,)
+    forms = (auto_j.RATING,)
 
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Every model is its own judge."""

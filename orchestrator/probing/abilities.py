@@ -17,10 +17,11 @@ from orchestrator.probing.record import (
     YES,
     Finding,
     ProbeRecord,
+    failed,
     refuses,
     unknown,
 )
-from orchestrator.probing.replies import HttpReply, chat
+from orchestrator.probing.replies import HttpReply, chat, listed
 from orchestrator.records import NO_PREFIX, Choice, Failure, Generation, Label, Rewards, labels
 from orchestrator.wire.labels import ADVICE
 
@@ -43,9 +44,7 @@ def choice(name: str, found: Choice | Failure) -> Finding:
     """
     what = _KINDS[name]
     if isinstance(found, Failure):
-        if refuses(found):
-            return Finding(name, NO, WARNING, f"{what}: {found.message}", _REMEDY[name])
-        return unknown(name, f"{what}: {found.message}")
+        return failed(name, found, WARNING, _REMEDY[name], f"{what}: ")
     mass = mass_of(found)
     if mass > 1 + NOISE:
         said = f"{what}: their probabilities add up to {mass:.3g}"
@@ -84,11 +83,11 @@ def agreement(found: Choice | Failure, asked: Sequence[Label], reply: HttpReply)
     drawn = chat(reply)
     if isinstance(found, Failure) or drawn is None or not drawn.positions:
         return unknown(name, "nothing to compare with")
-    listed = drawn.positions[0].logprobs()
+    there = listed(drawn.positions[0])
     gaps = [
-        abs(value - listed[label.spellings[0]])
+        abs(value - there[label.spellings[0]])
         for label, value in zip(asked, found.logprobs, strict=True)
-        if label.spellings[0] in listed and math.isfinite(value)
+        if label.spellings[0] in there and math.isfinite(value)
     ]
     if not gaps:
         return Finding(name, UNKNOWN, UNKNOWN, "no label is among the listed alternatives")
@@ -149,9 +148,7 @@ def tried_drawing(ask: GenerateAsk, found: Generation | Failure) -> Finding:
     """Check that log-probabilities that come with such a text are the model's own."""
     name = name_of(ask)
     if isinstance(found, Failure):
-        if refuses(found):
-            return Finding(name, NO, BAD, found.message, _SCORE)
-        return unknown(name, found.message)
+        return failed(name, found, BAD, _SCORE)
     if found.logprobs is None:
         return Finding(name, NO, BAD, "no log-probabilities come with a text", _SCORE)
     if not found.raw:
@@ -164,9 +161,7 @@ def tried_rating(ask: RewardAsk, found: Rewards | Failure) -> Finding:
     """Check that a conversation is rated."""
     name = name_of(ask)
     if isinstance(found, Failure):
-        if refuses(found):
-            return Finding(name, NO, BAD, found.message, _RATES)
-        return unknown(name, found.message)
+        return failed(name, found, BAD, _RATES)
     n_places, n_outputs = found.values.shape
     what = f"{n_outputs} at each of {n_places} places" if found.by_place else f"{n_outputs}"
     said = f"outputs of a reward model by {found.method}: {what}"

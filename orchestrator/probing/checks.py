@@ -20,12 +20,14 @@ from orchestrator.probing.record import (
     WARNING,
     YES,
     Finding,
+    failed,
     limit,
     refuses,
     unknown,
 )
-from orchestrator.probing.replies import Chat, HttpReply, Position, chat
+from orchestrator.probing.replies import Chat, HttpReply, chat, listed
 from orchestrator.records import Failure, Generation, Scored
+from orchestrator.wire.answers import ListedEntry
 from orchestrator.wire.rulings import most_in
 
 _Array = NDArray[np.float64]
@@ -90,15 +92,15 @@ def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
         return [answer, unknown("logprobs", "no chat completion came")]
     findings = [Finding("chat", YES, GOOD, "chat completions come")]
     position = found.positions[0] if found.positions else None
-    if position is None or position.drawn.logprob is None:
+    if position is None or position.logprob is None:
         remedy = "a server that gives log-probabilities: vLLM, SGLang, llama-server, embedded"
         said = "no log-probabilities come with a text"
         return [*findings, Finding("logprobs", NO, BAD, said, remedy)]
-    listed = len(position.top)
-    few = f", {listed} alternatives where {asked} were asked for" if listed < asked else ""
+    n = len(position.top_logprobs)
+    few = f", {n} alternatives where {asked} were asked for" if n < asked else ""
     state = WARNING if few else GOOD
     findings.append(Finding("logprobs", YES, state, f"of each drawn token{few}"))
-    if found.token_ids is not None or position.drawn.id is not None:
+    if found.token_ids is not None or position.id is not None:
         ids = Finding("token_ids", YES, GOOD, "the ids of drawn tokens are given")
     else:
         said = "token ids are not given: answers are scored by their text, tokenised anew"
@@ -106,10 +108,10 @@ def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
     return [*findings, ids, _drawn(position)]
 
 
-def _drawn(position: Position) -> Finding:
-    values = [one.logprob for one in position.top if one.logprob is not None]
+def _drawn(position: ListedEntry) -> Finding:
+    values = [one.logprob for one in position.top_logprobs if one.logprob is not None]
     is_sorted = all(left >= right for left, right in pairwise(values))
-    first = bool(position.top) and position.top[0].token == position.drawn.token
+    first = [one.token for one in position.top_logprobs[:1]] == [position.token]
     order = "best first" if is_sorted else "in no order"
     said = f"alternatives are listed {order}{', the drawn token at the head' if first else ''}"
     return Finding("order", "sorted" if is_sorted else "unsorted", GOOD, said)
@@ -119,9 +121,9 @@ def cap(reply: HttpReply) -> Finding:
     """Find the most alternatives that a server lists, by the reply to `ASKED_FOR_CAP`."""
     found = chat(reply)
     if found is not None and found.positions:
-        listed = len(found.positions[0].top)
-        said = f"up to {listed:,} alternatives of a token are listed (all there are, or its cap)"
-        return Finding("cap", str(listed), GOOD, said)
+        n = len(found.positions[0].top_logprobs)
+        said = f"up to {n:,} alternatives of a token are listed (all there are, or its cap)"
+        return Finding("cap", str(n), GOOD, said)
     most = most_in(reply.words) if reply.status in {400, 413, 422} else None
     if most is None:
         return unknown("cap", f"{ASKED_FOR_CAP:,} alternatives: {reply.status} {reply.words}")
@@ -134,8 +136,7 @@ def generates(drawn: Generation | Failure) -> Finding:
     """Check that the back-end draws texts in the way that methods ask for them."""
     if isinstance(drawn, Failure):
         # What fails for the moment is tried again by the run.
-        answered = Finding("generate", NO, BAD, drawn.message)
-        return answered if refuses(drawn) else unknown("generate", drawn.message)
+        return failed("generate", drawn, BAD)
     said = f"texts come ({drawn.n_completion_tokens} tokens, {drawn.finish_reason})"
     if mark := mark_in(drawn.text):
         shown = f"{said}, with the model's thinking in them ({mark}), which judges would read"
@@ -175,9 +176,7 @@ def consistency(pairs: Sequence[tuple[Generation, Scored | Failure]]) -> Finding
     compared: list[tuple[_Array, _Array]] = []
     for drawn, scored in pairs:
         if isinstance(scored, Failure):
-            if refuses(scored):
-                return Finding("score", NO, WARNING, scored.message, _SCORERS)
-            return unknown("score", scored.message)
+            return failed("score", scored, WARNING, _SCORERS)
         if drawn.logprobs is None or not drawn.logprobs.size:
             continue
         n_drawn, n_scored = drawn.logprobs.size, scored.logprobs.size
@@ -250,7 +249,7 @@ def _alike(
     found = [chat(reply) for reply in (left, right)]
     if any(one is None or not one.positions for one in found):
         return None
-    one, other = (reply.positions[0].logprobs() for reply in found if reply is not None)
+    one, other = (listed(reply.positions[0]) for reply in found if reply is not None)
     tokens = sorted(one.keys() & other.keys())
     return (one, other, tokens) if len(tokens) > 1 else None
 
@@ -284,7 +283,7 @@ def label_ids(reply: HttpReply, asked: Sequence[int]) -> Finding:
     found = chat(reply)
     if found is None or not found.positions:
         return Finding("label_ids", NO, GOOD, f"refused: {reply.status} {reply.words}")
-    given = {one.id for one in found.positions[0].top if one.logprob is not None}
+    given = {one.id for one in found.positions[0].top_logprobs if one.logprob is not None}
     if set(asked) <= given:
         return Finding("label_ids", YES, GOOD, "ln p of any given ids can be read")
     return Finding("label_ids", NO, GOOD, "asking for given ids is ignored")
@@ -315,9 +314,9 @@ def _same(left: Chat | None, right: Chat | None) -> bool:
     if left is None or right is None or len(left.positions) != len(right.positions):
         return False
     for one, other in zip(left.positions, right.positions, strict=True):
-        if one.drawn.token != other.drawn.token or len(one.top) != len(other.top):
+        if one.token != other.token or len(one.top_logprobs) != len(other.top_logprobs):
             return False
-        here, there = one.logprobs(), other.logprobs()
+        here, there = listed(one), listed(other)
         shared = here.keys() & there.keys()
         # The last of the alternatives may be another where two are equally likely.
         if len(shared) < len(here) - 1 or not all(

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from orchestrator.probing.replies import Chat
+from orchestrator.probing.replies import Chat, listed
 from orchestrator.records import REQUEST, UNCLEAR, Failure, Generation, Message, Messages
 
 # Log-probabilities of several prompts: what tells one model from another of the same name.
@@ -51,24 +51,12 @@ class Seen(msgspec.Struct, frozen=True):
     listed: tuple[dict[str, float], ...] = ()
 
 
-class Likeness(msgspec.Struct, frozen=True):
-    """Distance between the numbers of two probes.
-
-    Attributes:
-        mean: Mean absolute difference of ln p, nats.
-        n: Log-probabilities that were compared.
-    """
-
-    mean: float
-    n: int
-
-
 def of_chat(found: Chat | None) -> Seen:
     """Return the tokens and alternatives that a chat completion lists."""
     positions = () if found is None else found.positions
     return Seen(
-        tuple(token_name(one.drawn.token) for one in positions),
-        tuple(_finite({token_name(t): v for t, v in one.logprobs().items()}) for one in positions),
+        tuple(token_name(one.token) for one in positions),
+        tuple(_finite({token_name(t): v for t, v in listed(one).items()}) for one in positions),
     )
 
 
@@ -82,10 +70,15 @@ def of_text(drawn: Generation) -> Seen:
     return Seen(tuple(names), tuple(_finite({name: value}) for name, value in values))
 
 
-def compare(before: Sequence[Seen], now: Sequence[Seen]) -> Likeness | None:
-    """Compare the answers to the same prompts; None where there is nothing to compare."""
+def compare(before: Sequence[Seen], now: Sequence[Seen]) -> tuple[float, int] | None:
+    """Compare the answers to the same prompts.
+
+    Returns:
+        Mean absolute difference of ln p in nats, and the number of log-probabilities that were
+        compared; None where there is nothing to compare.
+    """
     gaps = [gap for was, is_now in zip(before, now, strict=False) for gap in _gaps(was, is_now)]
-    return Likeness(math.fsum(gaps) / len(gaps), len(gaps)) if gaps else None
+    return (math.fsum(gaps) / len(gaps), len(gaps)) if gaps else None
 
 
 def limit(noise: float) -> float:
@@ -171,7 +164,7 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
         findings: In the order in which they are shown.
         n_prompt: Tokens of the probe's question, as the server counts them; None where it does not.
         named: Log-probabilities of the likeliest first tokens of the answer to it, by
-            `likeness.token_name`.
+            `token_name`.
         seen: What the server answered to several prompts.
         noise: Mean absolute difference of those log-probabilities, asked alone and together, nats;
             None where that was not measured.
@@ -222,6 +215,12 @@ def refuses(failure: Failure) -> bool:
     return is_own or failure.scope == UNCLEAR
 
 
+def failed(name: str, failure: Failure, state: str, remedy: str = "", what: str = "") -> Finding:
+    """A question that failed: a refusal of this state and remedy, or one that is still open."""
+    said = what + failure.message
+    return Finding(name, NO, state, said, remedy) if refuses(failure) else unknown(name, said)
+
+
 def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:
     """Describe the changes of a server since an earlier probe, each in a few words.
 
@@ -237,9 +236,9 @@ def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:
             found.append(f"{finding.name} was {earlier.value}, is {finding.value}")
     # Signs that another model answers under the same name.
     alike = compare(before.seen, now.seen)
-    if alike is not None and alike.mean > before.limit:
+    if alike is not None and alike[0] > before.limit:
         found.append(
-            f"{alike.n} log-probabilities of the same prompts differ by {alike.mean:.2g} nats on "
+            f"{alike[1]} log-probabilities of the same prompts differ by {alike[0]:.2g} nats on "
             f"average, where {before.limit:.2g} would still be this server's own noise"
         )
     # A template that writes the day has another length on another one.

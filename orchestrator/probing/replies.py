@@ -1,20 +1,21 @@
 """Reply bodies of any server -> what the checks look at, and which server it is. Never raises."""
 
 import math
-import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
 from orchestrator.records import Failure
-from orchestrator.wire import failures
-from orchestrator.wire.answers import Alternative
-from orchestrator.wire.replies import MAX_COUNT, loads, text_of
+from orchestrator.wire import failures, replies
+from orchestrator.wire.answers import Alternative, Answer, Entry, ListedEntry
+from orchestrator.wire.parsing import MAX_COUNT, NO_USAGE, Decoder, Reply, loads, text_of
+from orchestrator.wire.spelling import id_in
 
 # Below this a number stands for minus infinity: vLLM writes -9999.0, others float32's lowest.
 _SENTINEL: Final = -9000.0
-_AS_ID: Final = re.compile(r"token_id:([0-9]{1,9})")
+_chat: Final = Decoder(Reply[Answer[ListedEntry]])
 
 
 class HttpReply(msgspec.Struct, frozen=True):
@@ -52,18 +53,6 @@ class HttpReply(msgspec.Struct, frozen=True):
         return parsed if isinstance(parsed, dict) else {}
 
 
-class Position(msgspec.Struct, frozen=True):
-    """One drawn token and the alternatives that were listed with it."""
-
-    drawn: Alternative
-    top: tuple[Alternative, ...]
-
-    def logprobs(self) -> dict[str, float]:
-        """Natural-log probabilities by the token's text, of what is listed with a number."""
-        listed = (self.drawn, *self.top)
-        return {one.token: one.logprob for one in listed if one.logprob is not None}
-
-
 class Chat(msgspec.Struct, frozen=True):
     """The parts of a chat completion that a probe uses.
 
@@ -76,28 +65,38 @@ class Chat(msgspec.Struct, frozen=True):
 
     text: str
     token_ids: tuple[int, ...] | None
-    positions: tuple[Position, ...]
+    positions: tuple[ListedEntry, ...]
     n_prompt: int | None
 
 
 def chat(reply: HttpReply) -> Chat | None:
-    """A chat completion; None where the reply is none."""
-    table = reply.table() if reply.status == 200 else {}
-    choices = table.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+    """A chat completion, its entries without numbers that are none; None where it is none."""
+    found = _chat(reply.body) if reply.status == 200 else None
+    if found is None or isinstance(found, Failure) or not found.choices:
         return None
-    logprobs = choice.get("logprobs")
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    positions = tuple(_position(entry) for entry in content) if isinstance(content, list) else ()
-    usage = table.get("usage")
-    n_prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return Chat(
-        text=text_in(choice["message"], "content"),
-        token_ids=ids_in(choice.get("token_ids")),
-        positions=positions,
-        n_prompt=n_prompt if _is_id(n_prompt) else None,
-    )
+    answer = found.choices[0]
+    if answer.message is None:
+        return None
+    content = (answer.logprobs and answer.logprobs.content) or ()
+    for one in chain.from_iterable(map(_with_its_list, content)):
+        # Not a number fails the comparison too.
+        is_number = one.logprob is not None and _SENTINEL < one.logprob < math.inf
+        one.logprob = one.logprob if is_number else None
+        named = id_in(one.token)
+        one.token, one.id = text_of(one.token), one.id if named is None else named
+    n_prompt = (found.usage or NO_USAGE).n_prompt or None
+    ids = None if answer.token_ids is None else tuple(answer.token_ids)
+    return Chat(text_of(answer.message.text), ids, tuple(content), n_prompt)
+
+
+def _with_its_list(entry: ListedEntry) -> tuple[Entry | Alternative, ...]:
+    return (entry, *entry.top_logprobs)
+
+
+def listed(entry: ListedEntry) -> dict[str, float]:
+    """Natural-log probabilities by the token's text, of what is listed with a number."""
+    every = _with_its_list(entry)
+    return {one.token: one.logprob for one in every if one.logprob is not None}
 
 
 def text_in(table: Mapping[str, object], field: str) -> str:
@@ -106,34 +105,13 @@ def text_in(table: Mapping[str, object], field: str) -> str:
     return text_of(found) if isinstance(found, str) else ""
 
 
-def _position(entry: object) -> Position:
-    top = entry.get("top_logprobs") if isinstance(entry, dict) else None
-    return Position(_listed(entry), tuple(map(_listed, top)) if isinstance(top, list) else ())
-
-
-def _listed(entry: object) -> Alternative:
-    if not isinstance(entry, dict):
-        return Alternative()
-    value, token = entry.get("logprob"), text_in(entry, "token")
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    as_id = _AS_ID.fullmatch(token)
-    given = entry.get("id")
-    token_id = int(as_id[1]) if as_id else given if _is_id(given) else None
-    number = float(value or 0) if is_number else math.nan
-    # Not a number fails the comparison too.
-    logprob = number if _SENTINEL < number < math.inf else None
-    return Alternative(token, logprob, token_id)
-
-
 def ids_in(value: object) -> tuple[int, ...] | None:
     """A list of ids; None for anything else."""
-    if not isinstance(value, list) or not all(map(_is_id, value)):
+    if not isinstance(value, list):
+        return None
+    if not all(type(one) is int and 0 <= one <= MAX_COUNT for one in value):
         return None
     return tuple(value)
-
-
-def _is_id(value: object) -> bool:
-    return type(value) is int and 0 <= value <= MAX_COUNT
 
 
 # Identification of the server behind an address, by the routes that answer.
@@ -186,10 +164,9 @@ def identify(replies: Mapping[str, HttpReply]) -> str:
 
 def model_names(models: HttpReply | None) -> tuple[str, ...]:
     """The models that a server lists, in its order."""
-    data = models.table().get("data") if models is not None and models.status == 200 else None
-    entries = data if isinstance(data, list) else []
-    named = (text_in(entry, "id") for entry in entries if isinstance(entry, dict))
-    return tuple(name for name in named if name)
+    is_there = models is not None and models.status == 200
+    found = replies.model_names(models.body) if models is not None and is_there else ()
+    return () if isinstance(found, Failure) else tuple(filter(None, map(text_of, found)))
 
 
 def context_length(replies: Mapping[str, HttpReply], model: str) -> int | None:

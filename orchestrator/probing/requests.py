@@ -8,7 +8,8 @@ from orchestrator.probing.record import ALTERNATIVES
 from orchestrator.probing.replies import HttpReply, ids_in
 from orchestrator.records import Message, Messages
 from orchestrator.wire import rulings
-from orchestrator.wire.replies import text_of
+from orchestrator.wire.parsing import text_of
+from orchestrator.wire.requests import messages_of
 
 PROMPT: Final[Messages] = (Message("user", "Name three things that one finds by the sea."),)
 """Prompt of a probe; short, and every model has something to say."""
@@ -33,7 +34,7 @@ def chat(model: str, **more: object) -> dict[str, object]:
     """A chat completion of one greedy token with alternatives, changed as `more` says."""
     return {
         "model": model,
-        "messages": turns(PROMPT),
+        "messages": messages_of(PROMPT),
         "max_tokens": 1,
         "temperature": 0.0,
         "top_p": 1.0,
@@ -44,11 +45,6 @@ def chat(model: str, **more: object) -> dict[str, object]:
         "return_token_ids": True,
         **more,
     }
-
-
-def turns(messages: Messages) -> list[dict[str, str]]:
-    """Messages as a server reads them."""
-    return [{"role": role, "content": content} for role, content in messages]
 
 
 def plainer(body: dict[str, object], refused: HttpReply) -> dict[str, object] | None:

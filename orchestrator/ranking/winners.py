@@ -254,19 +254,9 @@ _BY_BIN: Final = table_columns(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Calibrated:
-    """One method with one judge.
-
-    Attributes:
-        name: What tables call it.
-        found: Its calibration.
-        prompts: Prompts of the pairs whose better answer is known, and their clusters, in words.
-    """
-
-    name: str
-    found: Calibration
-    prompts: str
+Calibrated = tuple[str, Calibration, str]
+"""One method with one judge: what tables call it, its calibration, and the prompts of the pairs
+whose better answer is known, with their clusters, in words."""
 
 
 def calibrated(settings: Iterable[Judged], confidence_level: float) -> Iterator[Calibrated]:
@@ -275,7 +265,7 @@ def calibrated(settings: Iterable[Judged], confidence_level: float) -> Iterator[
         pairs, truth = one.known.pairs, 0.5 + 0.5 * one.known.truth
         found = calibration(pairs.values(SOFT), truth, pairs.prompts(), confidence_level)
         name = f"{one.judge} ({one.source.name})" if one.judge else one.source.name
-        yield Calibrated(name, found, prompt_words(pairs.rows))
+        yield name, found, prompt_words(pairs.rows)
 
 
 def tables(found: Sequence[Calibrated]) -> list[Table]:
@@ -284,33 +274,33 @@ def tables(found: Sequence[Calibrated]) -> list[Table]:
         return []
     overall: list[list[Cell]] = [
         [
-            one.name,
-            measured(one.found.accuracy),
-            measured(one.found.overconfidence),
-            measured(one.found.brier),
-            one.found.expected_error if one.found.n else None,
-            one.found.n,
+            name,
+            measured(one.accuracy),
+            measured(one.overconfidence),
+            measured(one.brier),
+            one.expected_error if one.n else None,
+            one.n,
         ]
-        for one in found
+        for name, one, _ in found
     ]
     notes = [
         "too sure by: mean confidence minus accuracy, tied verdicts counting half",
         "Brier score: 0.25 for a coin toss; ECE (expected calibration error) over bins of 0.1 "
         "is never negative, so part of it is noise",
     ]
-    most = max(found, key=lambda one: one.found.n)
-    basis = f"{most.prompts} · pairs whose better answer is known"
+    _, _, prompts = max(found, key=lambda one: one[1].n)
+    basis = f"{prompts} · pairs whose better answer is known"
     title = "Calibration of the judge"
     by_bin: list[list[Cell]] = [
         [
-            one.name,
+            name,
             " to ".join(f"{end:.1f}" for end in part.bounds),
             part.confidence,
             measured(part.accuracy),
             part.n,
         ]
-        for one in found
-        for part in one.found.bins
+        for name, one, _ in found
+        for part in one.bins
         if part.n
     ]
     over = ["intervals: over prompts, by Gaffke's test of a bounded mean; for these judges"]

@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from orchestrator.contracts.method import clash_in, columns_of_numbers, frame_of
 from orchestrator.dataset import FileSettings, FolderSettings
 from orchestrator.disk.paths import STORE_NAME, answers
 from orchestrator.errors import Fault, RecipeError, UsageError, nearest
-from orchestrator.gates import MEASURES, Argument, Requirement, UnreadableError, read
+from orchestrator.gates import MEASURES, Requirement, Token, UnreadableError, read
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe import source
 from orchestrator.recipe.faults import (
@@ -70,20 +70,20 @@ def read_checked(text: str, names: Names) -> Requirement:
         for role, argument in zip(MEASURES[term.measure].roles, term.names, strict=False):
             known = names.models if role == "model" else names.judges
             _check(role, argument, known, text)
-        if len({one.name for one in term.names}) < len(term.names):
+        if len({one.text for one in term.names}) < len(term.names):
             raise UnreadableError("a model or judge is named twice", text, term.names[1].column)
         if judge := term.options.get("judge"):
             _check("judge", judge, names.judges, text)
         if method := term.options.get("method"):
             # A score may be named with its column.
-            name = Argument(method.name.partition(".")[0], method.column)
+            name = replace(method, text=method.text.partition(".")[0])
             _check("method", name, names.methods, text)
     return found
 
 
-def _check(what: str, argument: Argument, known: Collection[str], text: str) -> None:
-    if argument.name not in known:
-        message = f"unknown {what} {argument.name!r}{nearest(argument.name, known)}"
+def _check(what: str, argument: Token, known: Collection[str], text: str) -> None:
+    if argument.text not in known:
+        message = f"unknown {what} {argument.text!r}{nearest(argument.text, known)}"
         raise UnreadableError(message, text, argument.column)
 
 

@@ -43,12 +43,14 @@ def of_tables(
     for table in tables:
         if table.source in done:
             continue
-        questions = [
-            _limited(one, confidence_level)
-            for one in _questions(table, trust.get(table.source, ()))
-        ]
+        questions = [*_questions(table, trust.get(table.source, ()))]
         if questions:
             done.add(table.source)
+        if confidence_level is not None:
+            words = f"{numbers.level(confidence_level)} interval"
+            for at, one in enumerate(questions):
+                basis = f"{one.basis}; {words}s" if one.basis else f"{words}s"
+                questions[at] = msgspec.structs.replace(one, interval=words, basis=basis)
         found += questions
     return sorted(found, key=lambda one: one.state == "withheld")
 
@@ -56,9 +58,15 @@ def of_tables(
 def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
     if not table.rows or table.columns[0].name != _MODEL:
         return
-    place = next((i for i in range(1, len(table.columns)) if _has_intervals(table, i)), None)
-    if place is None:
+    bounded = {
+        place
+        for row in table.rows
+        for place, cell in enumerate(row)
+        if place and isinstance(cell, Measured) and cell.low is not None
+    }
+    if not bounded:
         return
+    place = min(bounded)
     judged = table.columns[1].name == _JUDGE
     by_judge: dict[str, list[tuple[Cell, ...]]] = {}
     for row in table.rows:
@@ -86,15 +94,6 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
             yield _undecided(found, mine) if not_known_yet(mine) else found
 
 
-def _limited(found: Question, level: float | None) -> Question:
-    """The question with the level of its intervals."""
-    if level is None:
-        return found
-    words = numbers.level(level)
-    basis = f"{found.basis}; {words} intervals" if found.basis else f"{words} intervals"
-    return msgspec.structs.replace(found, interval=f"{words} interval", basis=basis)
-
-
 def _doubtful(cells: Sequence[Measured]) -> Iterator[Check]:
     """Yield that intervals rest on few prompts, or clusters of them, or on too skewed values."""
     sizes = [cell.n if cell.n_clusters is None else cell.n_clusters for cell in cells]
@@ -118,11 +117,6 @@ def _undecided(found: Question, trusts: Sequence[Trust]) -> Question:
         apart=Phrase(),
         n_apart=0,
     )
-
-
-def _has_intervals(table: Table, place: int) -> bool:
-    cells = [row[place] for row in table.rows]
-    return any(isinstance(cell, Measured) and cell.low is not None for cell in cells)
 
 
 _Pairs = tuple[int, frozenset[tuple[str, str]], Phrase]
@@ -255,23 +249,18 @@ def _overlap(n_apart: int, n_pairs: int) -> Phrase:
 
 def _standing(column: Column, row: _Row) -> Standing:
     cell = row.cell
-    value = cell.value if cell.value is not None and math.isfinite(cell.value) else None
     text = cell_text(column, Measured(cell.value, why=""))
     whole = cell_text(column, without_n(cell))
     return Standing(
         model=row.model,
-        value=value,
-        low=_finite(cell.low),
-        high=_finite(cell.high),
+        value=numbers.finite(cell.value),
+        low=numbers.finite(cell.low),
+        high=numbers.finite(cell.high),
         low_open=cell.low is not None and math.isinf(cell.low),
         high_open=cell.high is not None and math.isinf(cell.high),
         shown=text,
         bounds=whole.removeprefix(text).strip() if cell.low is not None else cell.why,
     )
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _value_of(cell: Measured) -> Measured:

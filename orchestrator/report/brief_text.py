@@ -147,7 +147,7 @@ def _laid_out(
         if said and heading:
             yield Text("")
             yield page.heading(heading)
-        yield from (shown.bullet(shown.phrase(one)) for one in said)
+        yield from (page.bullet(shown.phrase(one)) for one in said)
     yield Text("")
     # The summary of a call has just said it.
     is_said = limits.terse and taken > 0
@@ -179,13 +179,6 @@ class _Shown:
             else:
                 found.append(self._page.data(part.text).plain)
         return found
-
-    def bullet(self, text: Text) -> RenderableType:
-        """A line after a mark, wrapped beside it."""
-        grid = RichTable.grid(padding=(0, 1, 0, 0))
-        dot = "-" if self._page.ascii_only else "•"
-        grid.add_row(self._page.cell(dot), text)
-        return grid
 
     def first(self, question: Question, limits: _Limits) -> Iterator[RenderableType]:
         """The first question with its models."""
@@ -244,7 +237,7 @@ class _Shown:
         said = self.phrase(question.subject, FAINT)
         mark = ": " if question.subject else ""
         style = BAD if question.state == "withheld" else ""
-        return self.bullet(Text.assemble(said, mark, self.phrase(question.answer, style)))
+        return self._page.bullet(Text.assemble(said, mark, self.phrase(question.answer, style)))
 
     def checks(self, checks: Sequence[Check], limits: _Limits) -> Iterator[RenderableType]:
         """The checks beside their subjects; where not all fit, doubtful ones first."""

@@ -82,8 +82,7 @@ class _Silent:
         """Nothing."""
 
 
-class _Event(Protocol):
-    def __call__(self, painter: Painter) -> None: ...
+_Event = Callable[[Painter], None]
 
 
 class ThreadedDisplay:

@@ -22,22 +22,20 @@ _OF_ALL: Final[dict[Verdict, str]] = {
 }  # fmt: skip
 
 
+_COUNTED: Final[dict[Verdict, tuple[str, str]]] = {
+    "holds": ("requirement holds", "requirements hold"),
+    "fails": ("fails", "fail"),
+    "not known yet": ("is not known yet", "are not known yet"),
+}
+
+
 def gate_words(found: Decision) -> str:
     """Return the verdict on a run in a sentence."""
     counts = {
-        verdict: sum(one.verdict == verdict for one in found.requirements) for verdict in _OF_ALL
+        verdict: sum(one.verdict == verdict for one in found.requirements) for verdict in _COUNTED
     }
-    said = ", ".join(f"{n} {_verb(verdict, n)}" for verdict, n in counts.items() if n)
+    said = ", ".join(f"{n} {_COUNTED[verdict][n > 1]}" for verdict, n in counts.items() if n)
     return f"The gate {_OF_ALL[found.verdict]}: {said}."
-
-
-def _verb(verdict: Verdict, n: int) -> str:
-    words: dict[Verdict, tuple[str, str]] = {
-        "holds": ("requirement holds", "requirements hold"),
-        "fails": ("fails", "fail"),
-        "not known yet": ("is not known yet", "are not known yet"),
-    }
-    return words[verdict][n > 1]
 
 
 def gate_value(found: Decision) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class PlainPainter:
 
     def _numbers(self, progress: Progress) -> None:
         self._last_line_s = progress.elapsed_s
-        parts = [*unit_parts(progress), *rate_parts(self._pace.total())]
+        parts = [*unit_parts(progress), *rate_parts(self._pace.rates())]
         if not (progress.stopping or progress.paused):
             parts.append(f"ETA {numbers.duration(self._pace.eta_s())}")
         parts += numbers.spent(progress.money, at_least=progress.at_least)
@@ -198,7 +198,7 @@ class JsonPainter:
     def update(self, progress: Progress) -> None:
         """`{"event": "progress"}`."""
         self._pace.add(progress)
-        requests, tokens_in, tokens_out = self._pace.total()
+        requests, tokens_in, tokens_out = self._pace.rates()
         self._write(
             "progress",
             **msgspec.to_builtins(progress),

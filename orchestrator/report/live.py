@@ -29,8 +29,9 @@ from orchestrator.report.page import (
 from orchestrator.report.progress import ModelProgress, Pace, Progress, RankingProgress, foremost
 from orchestrator.report.text import is_quiet, safe_line, write_to
 
+# Between two lines, and between two looks of a bar, seconds.
 _EVERY_S: Final = 10.0
-_AT_ONCE: Final = 0.25
+_AT_ONCE_S: Final = 0.25
 
 Advance = Callable[[int], None]
 """Called with how much more is done."""
@@ -47,10 +48,13 @@ def progress(what: str, total: int | None, stream: TextIO | None = None) -> Iter
     """
     stream = sys.stderr if stream is None else stream
     if is_quiet():
-        yield _unseen
+        yield lambda _: None
         return
     if not stream.isatty():
-        yield _lines(what, total, stream)
+        of = "" if total is None else f" of {total:,}"
+        yield _seldom(
+            lambda done: write_to(stream, f"{what}: {done:,}{of}\n"), _EVERY_S, time.monotonic()
+        )
         return
     columns = (
         rich_progress.TextColumn("{task.description}"),
@@ -62,39 +66,19 @@ def progress(what: str, total: int | None, stream: TextIO | None = None) -> Iter
     )
     with bar:
         task = bar.add_task(what, total=total)
-        yield _seldom(lambda n: bar.advance(task, n))
+        yield _seldom(lambda done: bar.update(task, completed=done), _AT_ONCE_S)
 
 
-def _unseen(_n: int) -> None:
-    """Show nothing."""
-
-
-def _lines(what: str, total: int | None, stream: TextIO) -> Advance:
-    """Write a line each ten seconds, none for a short task."""
-    done, last = 0, time.monotonic()
+def _seldom(show: Callable[[int], object], every_s: float, last: float = 0.0) -> Advance:
+    """Add up what is done, and show it so often at most: drawing takes longer than counting."""
+    done = 0
 
     def advance(n: int) -> None:
         nonlocal done, last
         done += n
-        if time.monotonic() - last >= _EVERY_S:
+        if time.monotonic() - last >= every_s:
             last = time.monotonic()
-            of = "" if total is None else f" of {total:,}"
-            write_to(stream, f"{what}: {done:,}{of}\n")
-
-    return advance
-
-
-def _seldom(show: Advance) -> Advance:
-    """Collect advances: drawing takes longer than most of what is counted."""
-    pending, last = 0, 0.0
-
-    def advance(n: int) -> None:
-        nonlocal pending, last
-        pending += n
-        if time.monotonic() - last >= _AT_ONCE:
-            last = time.monotonic()
-            show(pending)
-            pending = 0
+            show(done)
 
     return advance
 
@@ -199,7 +183,7 @@ def _above(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[T
     yield _bar(page, progress)
     yield from page.flow(unit_parts(progress))
     sent = [
-        *rate_parts(pace.total()),
+        *rate_parts(pace.rates()),
         f"{numbers.count(progress.requests_sent)} sent",
         f"{numbers.count(progress.asks_found)} from the store",
     ]
@@ -338,7 +322,7 @@ def _row(page: Page, name: str, model: ModelProgress, pace: Pace) -> list[Render
     ]
     if page.width >= _MIDDLE:
         row += [_quiet(page, model.failed, BAD), _quiet(page, model.retried, DOUBTFUL)]
-    requests, *both = pace.model(model.name)
+    requests, *both = pace.rates(model.name)
     row.append(page.cell(numbers.speed(requests)))
     if page.width >= _WIDE:
         row += [page.cell(numbers.speed(rate)) for rate in both]

@@ -147,10 +147,12 @@ class Page:
     def prose(self, text: str, style: str = "", *, bullet: bool = False) -> RenderableType:
         """Sentences that may hold names from outside; they wrap, after a bullet where wished."""
         line = Text(safe_line(text, ascii_only=self.ascii_only), style=style, overflow="fold")
-        if not bullet:
-            return line
+        return self.bullet(line, style) if bullet else line
+
+    def bullet(self, text: Text, style: str = "") -> RenderableType:
+        """A text after a bullet, wrapped beside it."""
         grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_row(self.cell("-" if self.ascii_only else "•", style), line)
+        grid.add_row(self.cell("-" if self.ascii_only else "•", style), text)
         return grid
 
     def block(self, text: str, style: str = "") -> Text:

@@ -287,13 +287,16 @@ class Pace:
         while self._snapshots[-1].elapsed_s - self._snapshots[0].elapsed_s > _ETA_SPAN_S:
             self._snapshots.popleft()
 
-    def total(self) -> Rates:
-        """Of all models together."""
-        return self._rates(None)
-
-    def model(self, name: str) -> Rates:
-        """Of one model."""
-        return self._rates(name)
+    def rates(self, name: str | None = None) -> Rates:
+        """Of one model, or of all together."""
+        before = self._before(_RATE_SPAN_S)
+        if before is None:
+            return None, None, None
+        now = self._snapshots[-1]
+        span = now.elapsed_s - before.elapsed_s
+        old, new = _sums(before, name), _sums(now, name)
+        requests, read, written = ((b - a) / span for a, b in zip(old, new, strict=True))
+        return requests, read, written
 
     def eta_s(self) -> float | None:
         """Seconds left of the slowest model; None while that is unknown.
@@ -334,16 +337,6 @@ class Pace:
         since_s, first = self._first.get(model.name, (0.0, 0))
         done = model.units_done - first
         return model.units_left * (now_s - since_s) / done if done > 0 else None
-
-    def _rates(self, name: str | None) -> Rates:
-        before = self._before(_RATE_SPAN_S)
-        if before is None:
-            return None, None, None
-        now = self._snapshots[-1]
-        span = now.elapsed_s - before.elapsed_s
-        old, new = _sums(before, name), _sums(now, name)
-        requests, read, written = ((b - a) / span for a, b in zip(old, new, strict=True))
-        return requests, read, written
 
     def _before(self, span_s: float) -> Progress | None:
         """The oldest snapshot within the span before the last one."""

@@ -186,25 +186,55 @@ def own_words(text: str, *, ascii_only: bool = False) -> str:
 
 
 def _one_line(text: str, *, ascii_only: bool, joined: bool = False) -> str:
+    line = _BLANKS.sub(" ", text[:_MAX_LENGTH]).strip(" ")
+    more = _dots(ascii_only=ascii_only) if len(text) > _MAX_LENGTH else ""
+    return _visible(line, ascii_only=ascii_only, joined=joined) + more
+
+
+def _visible(text: str, *, ascii_only: bool = False, joined: bool = False, kept: str = "") -> str:
+    """The text with escapes for what is hidden, and without what draws over other lines.
+
+    Args:
+        text: From anywhere.
+        ascii_only: As for `safe_line`.
+        joined: As for `safe_line`.
+        kept: Characters that stand as they are.
+    """
     shown: list[str] = []
     marks = 0
-    line = _BLANKS.sub(" ", text[:_MAX_LENGTH]).strip(" ")
-    for place, character in enumerate(line):
-        if " " <= character <= "~":
+    for place, character in enumerate(text):
+        if " " <= character <= "~" or character in kept:
             marks = 0
             shown.append(character)
             continue
         category = unicodedata.category(character)
-        if character in _JOINERS and joined and not ascii_only and _joins(line, place):
+        if character in _JOINERS and joined and not ascii_only and _joins(text, place):
             shown.append(character)
             continue
         marks = marks + 1 if category in _MARKS else 0
         if marks > _MAX_MARKS:
             continue
         shown.append(ascii(character)[1:-1] if ascii_only or category in _HIDDEN else character)
-    if len(text) > _MAX_LENGTH:
-        shown.append(_dots(ascii_only=ascii_only))
     return "".join(shown)
+
+
+MAX_CHARACTERS: Final = 2400
+"""Of one text in a report; what is cut is counted."""
+_NEW_LINES: Final = re.compile(r"\r\n?|[\v\f\x85\u2028\u2029]")
+_PLAIN: Final = re.compile(r"[\n\t -~]*\Z")
+
+
+def safe_block(text: str, limit: int = MAX_CHARACTERS) -> str:
+    """Text from outside as a page may show it, lines kept; the end of a long one is cut.
+
+    Jinja escapes what HTML would obey. Here characters that reorder, hide or overprint their
+    neighbours are written out as escapes.
+    """
+    shown = _NEW_LINES.sub("\n", text[:limit])
+    if not _PLAIN.match(shown):
+        shown = _visible(shown, kept=f"\n\t{_JOINERS}")
+    more = len(text) - limit
+    return shown if more <= 0 else f"{shown}… ({more:,} more characters)"
 
 
 def _joins(line: str, place: int) -> bool:

@@ -238,12 +238,16 @@ def ranking_json(
     return document
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 (JSON values)
-    """The value with numbers that JSON lacks as null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(name): plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    return value
+def plain(value: Any, text: Callable[[str], str] = str) -> Any:  # noqa: ANN401 (JSON values)
+    """The value with numbers that JSON lacks as null, and its texts as `text` writes them."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case str():
+            return text(value)
+        case dict():
+            return {str(name): plain(inner, text) for name, inner in value.items()}
+        case list() | tuple():
+            return [plain(inner, text) for inner in value]
+        case _:
+            return value

@@ -89,7 +89,7 @@ def shorten(blobs: Sequence[bytes]) -> list[bytes]:
     long = [at for at, blob in enumerate(blobs) if len(blob) >= COMPRESS_FROM_BYTES]
     frames = compressed([blobs[at][_PREFIX_BYTES:] for at in long])
     for at, frame in zip(long, frames, strict=True):
-        shortened[at] = shorter(_ZSTD_PREFIX + frame, blobs[at])
+        shortened[at] = min(blobs[at], _ZSTD_PREFIX + frame, key=len)
     return shortened
 
 
@@ -240,11 +240,6 @@ def bytes_to_text(stored: bytes) -> str:
 def printable(text: str, max_characters: int) -> str:
     """A shortened text that any file or column can hold; lone surrogates become escapes."""
     return text[:max_characters].encode("utf-8", "backslashreplace").decode()
-
-
-def shorter(candidate: bytes, original: bytes) -> bytes:
-    """The candidate, unless the original is no longer."""
-    return candidate if len(candidate) < len(original) else original
 
 
 def _compressed_at_once(bodies: list[bytes | bytearray | memoryview]) -> list[bytes]:

@@ -7,6 +7,7 @@ and log-probabilities, little-endian, so that a reader of texts never touches th
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Annotated, Any, Final, NamedTuple, Union
 
@@ -87,30 +88,23 @@ _TYPES: Final[_Fields] = {
 }  # fmt: skip
 
 
-def _take_ints(array: IntArray, parts: list[bytes]) -> int:
-    parts.append(_ints(array))
-    return len(array)
+_STORED: Final[dict[type, str]] = {np.int32: "<i4", np.float32: "<f4"}
 
 
-def _take_floats(array: FloatArray, parts: list[bytes]) -> int:
-    parts.append(_floats(array))
-    return len(array)
+def _take(dtype: type, ndim: int, array: IntArray | FloatArray, parts: list[bytes]) -> object:
+    parts.append(_little_endian(array, dtype, ndim))
+    return len(array) if ndim == 1 else array.shape
 
 
-def _take_grid(array: FloatArray, parts: list[bytes]) -> tuple[int, ...]:
-    parts.append(_floats(array, 2))
-    return array.shape
-
-
-def _take_top(top: TopLogprobs, parts: list[bytes]) -> tuple[int, ...]:
+def _take_top(top: TopLogprobs, parts: list[bytes]) -> object:
     if top.token_ids.shape != top.logprobs.shape:
         raise ValueError(f"top: {top.token_ids.shape} ids, {top.logprobs.shape} logprobs")
-    parts.append(_ints(top.token_ids, 2))
-    return _take_grid(top.logprobs, parts)
+    parts.append(_little_endian(top.token_ids, np.int32, 2))
+    return _take(np.float32, 2, top.logprobs, parts)
 
 
 def _take_features(features: Mapping[str, FloatArray], parts: list[bytes]) -> list[object]:
-    parts += [_floats(array, array.ndim) for array in features.values()]
+    parts += [_little_endian(array, np.float32, array.ndim) for array in features.values()]
     return [(_bytes(name), array.shape) for name, array in features.items()]
 
 
@@ -118,9 +112,9 @@ def _take_features(features: Mapping[str, FloatArray], parts: list[bytes]) -> li
 _TAKE: Final[dict[str, Callable[[Any, list[bytes]], object]]] = {
     "text": lambda text, _: _bytes(text),
     "doubles": lambda values, _: struct.pack(f"<{len(values)}d", *values),
-    "ints": _take_ints,
-    "floats": _take_floats,
-    "grid": _take_grid,
+    "ints": partial(_take, np.int32, 1),
+    "floats": partial(_take, np.float32, 1),
+    "grid": partial(_take, np.float32, 2),
     "top": _take_top,
     "features": _take_features,
 }
@@ -266,16 +260,11 @@ class _Cutter:
         return taken if len(shape) == 1 else taken.reshape(shape)
 
 
-def _ints(array: IntArray, ndim: int = 1) -> bytes:
-    if array.dtype != np.int32 or array.ndim != ndim:
-        raise TypeError(f"int32 of {ndim} axes expected, got {array.dtype} of {array.ndim}")
-    return array.astype("<i4", copy=False).tobytes()
-
-
-def _floats(array: FloatArray, ndim: int = 1) -> bytes:
-    if array.dtype != np.float32 or array.ndim != ndim:
-        raise TypeError(f"float32 of {ndim} axes expected, got {array.dtype} of {array.ndim}")
-    return array.astype("<f4", copy=False).tobytes()
+def _little_endian(array: IntArray | FloatArray, dtype: type, ndim: int) -> bytes:
+    if array.dtype != dtype or array.ndim != ndim:
+        wanted = np.dtype(dtype)
+        raise TypeError(f"{wanted} of {ndim} axes expected, got {array.dtype} of {array.ndim}")
+    return array.astype(_STORED[dtype], copy=False).tobytes()
 
 
 # Outcomes as they are stored: shorter where they are long, and with checksums.
@@ -308,7 +297,7 @@ def compress(outcomes: Iterable[tuple[Packed, Content | None, bytes]]) -> list[P
         packed, content, key = given[at]
         arrays = packed.arrays
         if content is not None:
-            arrays = blobs.shorter(content[0] + next(frames), arrays)
+            arrays = min(arrays, content[0] + next(frames), key=len)
         stored[at] = Packed(blobs.checked(head, key + arrays), arrays)
     return stored
 

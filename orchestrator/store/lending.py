@@ -24,6 +24,7 @@ from orchestrator.store.reading import StoredServer
 from orchestrator.store.rundir import RunDirectory
 
 _COUNTS: Final = "SELECT (SELECT count(*) FROM outcome), (SELECT coalesce(sum(n), 0) FROM tally)"
+_LENT: Final = "server, attempts, latency_s, at_ms, prompt_hash, head, arrays"
 _LAST: Final = """SELECT (SELECT coalesce(max(id), 0) FROM outcome),
     (SELECT coalesce(max(id), 0) FROM unit)"""
 
@@ -165,14 +166,10 @@ class Lender:
         """
         if key not in (self._known or self._read()):
             return None
-        row = self._unsorted.get(key)
-        if row is None:
-            found = self._reader.query(lookup.LENT_OF_INDEXED, (key,))
-        else:
-            found = self._reader.query(lookup.LENT_OF_ROW, (key, row))
-        if not found:
+        found = lookup.stored(self._reader.query, _LENT, key, self._unsorted.get(key))
+        if found is None:
             return None
-        server, attempts, latency_s, at_ms, prompt_hash, head, arrays = found[0]
+        server, attempts, latency_s, at_ms, prompt_hash, head, arrays = found
         outcome = codec.decode(head, arrays, key)
         if isinstance(outcome, Failure):
             return None

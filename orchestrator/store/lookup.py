@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -89,29 +89,31 @@ _LEVELS: Final = ",".join(map(str, LEVELS))
 _IN_LEVELS: Final = f"SELECT row FROM outcome_key_level WHERE level IN ({_LEVELS}) AND key=?1"  # noqa: S608 (our own text)
 # The row of a key that is sorted, or NULL.
 _SORTED: Final = f"coalesce((SELECT row FROM outcome_key WHERE key=?1), ({_IN_LEVELS}))"  # noqa: S608 (our own text)
-IS_INDEXED: Final = f"SELECT 1 WHERE {_SORTED} IS NOT NULL"
-# An outcome of another key, as a damaged index would give, is none.
-BLOBS_OF_ROW: Final = "SELECT head, arrays FROM outcome WHERE id=? AND key=?"
-BLOBS_OF_INDEXED: Final = f"SELECT head, arrays FROM outcome WHERE id={_SORTED} AND key=?1"  # noqa: S608 (our own text)
-SERVER_OF_ROW: Final = "SELECT server FROM outcome WHERE key=?1 AND id=?2"
-SERVER_OF_INDEXED: Final = f"SELECT server FROM outcome WHERE id={_SORTED} AND key=?1"  # noqa: S608 (our own text)
-# What another run copies, beside the key.
-_LENT: Final = (
-    "SELECT server, attempts, latency_s, at_ms, prompt_hash, head, arrays FROM outcome WHERE key=?1"
-)
-LENT_OF_ROW: Final = f"{_LENT} AND id=?2"
-LENT_OF_INDEXED: Final = f"{_LENT} AND id={_SORTED}"
-# The row of a key wherever it stands; for who does not know where to look.
+_IS_INDEXED: Final = f"SELECT 1 WHERE {_SORTED} IS NOT NULL"
+# The row of a key wherever it stands, for who does not know where to look.
 _ROW: Final = f"coalesce({_SORTED}, (SELECT row FROM outcome_key_new WHERE key=?1))"  # noqa: S608 (our own text)
-_BLOBS: Final = f"SELECT head, arrays FROM outcome WHERE id={_ROW} AND key=?1"  # noqa: S608 (our own text)
 _KEYS_OF_LEVEL: Final = """SELECT key FROM outcome_key_level WHERE level=? AND key>?
     ORDER BY key LIMIT ?"""
 _INDEXED_KEYS: Final = "SELECT key FROM outcome_key WHERE key>? ORDER BY key LIMIT ?"
 
 
-def blobs(query: reading.Query, key: bytes) -> tuple[bytes, bytes] | None:
-    """Head and arrays of a committed outcome; None where there is none."""
-    found = query(_BLOBS, (key,))
+def stored(
+    query: reading.Query,
+    columns: str,
+    key: bytes,
+    row: int | None = None,
+    *,
+    anywhere: bool = False,
+) -> tuple[Any, ...] | None:
+    """Columns of a committed outcome; None where there is none.
+
+    It is looked for in its row, by default the one that the index says; `anywhere` also among the
+    keys that are not sorted.
+    """
+    at = "?2" if row is not None else _ROW if anywhere else _SORTED
+    # An outcome of another key, as a damaged index would give, is none.
+    sql = f"SELECT {columns} FROM outcome WHERE id={at} AND key=?1"  # noqa: S608 (our own text)
+    found = query(sql, (key,) if row is None else (key, row))
     return found[0] if found else None
 
 
@@ -195,24 +197,15 @@ class Held:
             return entry.packed
         if key not in self._known():
             return None
-        row = self._recent.rows.get(key)
-        if row is not None:
-            found = self._query(BLOBS_OF_ROW, (row, key))
-        else:
-            found = self._query(BLOBS_OF_INDEXED, (key,))
-        return found[0] if found else None
+        return stored(self._query, "head, arrays", key, self._recent.rows.get(key))
 
     def server(self, key: bytes) -> int:
         """Number of the server that gave an outcome; 0 where there is none."""
         entry = self._recent.pending.get(key)
         if entry is not None:
             return entry.server
-        row = self._recent.rows.get(key)
-        if row is not None:
-            found = self._query(SERVER_OF_ROW, (key, row))
-        else:
-            found = self._query(SERVER_OF_INDEXED, (key,))
-        return int(found[0][0]) if found else 0
+        found = stored(self._query, "server", key, self._recent.rows.get(key))
+        return int(found[0]) if found else 0
 
     def add(self, entry: OutcomeEntry) -> bool:
         """Make an outcome visible; False where its key has one, which stays."""
@@ -221,7 +214,7 @@ class Held:
             known, recent = self._known(), self._recent
             if key in recent.pending or key in recent.rows:
                 return False
-            if key in known and self._query(IS_INDEXED, (key,)):
+            if key in known and self._query(_IS_INDEXED, (key,)):
                 return False
             recent.pending[key] = entry
             known.add(key)

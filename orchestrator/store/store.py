@@ -138,8 +138,14 @@ class Store(Readings):
         Raises:
             StoreError: If the store can't be read.
         """
-        found = lookup.blobs(self._query, key) if self._held is None else self._held.blobs(key)
-        return None if found is None else codec.decode(*found, key)
+        if self._held is None:
+            found = lookup.stored(self._query, "head, arrays", key, anywhere=True)
+        else:
+            found = self._held.blobs(key)
+        if found is None:
+            return None
+        head, arrays = found
+        return codec.decode(head, arrays, key)
 
     def put_outcome(  # noqa: PLR0913 (the columns of one row)
         self,

@@ -7,14 +7,13 @@ questions.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, prompt_words
-from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from orchestrator.methods._harness import HarnessSettings
 from orchestrator.plugin import (
     Cell,
@@ -54,6 +53,16 @@ OK: Final = pl.col("status") == "ok"
 _BEST_FIRST: Final = 2
 _RATED: Final = pl.col("rating").is_not_null()
 
+REASONING: Final = {"Math": "数学计算", "Logic": "逻辑推理"}
+LANGUAGE: Final = {
+    "Fund": "基本任务",
+    "Chi": "中文理解",
+    "Open": "综合问答",
+    "Writ": "文本写作",
+    "Role": "角色扮演",
+    "Pro": "专业能力",
+}
+"""Category names as the papers abbreviate them, and as AlignBench's data has them."""
 
 _EACH_ITS_OWN: Final = "each model rates itself: a higher rating does not mean a better model"
 _TITLES: Final = {
@@ -291,12 +300,8 @@ def _notes(rows: pl.DataFrame, *, read: bool) -> Sequence[str]:
     return notes
 
 
-class _Group(NamedTuple):
-    """A category: its weight, its clusters of prompts, and (number, sum) of the ratings of each."""
-
-    weight: float
-    clusters: Sequence[str]
-    sums: Floats
+_Category = tuple[list[str], Floats]
+"""The clusters of prompts of a category, and (number, sum) of the ratings of each."""
 
 
 class AlignBenchSummary(Summary[MethodSettings]):
@@ -314,14 +319,13 @@ class AlignBenchSummary(Summary[MethodSettings]):
         level = context.confidence_level
         for (model, judge), rows in groups(context.rows, "model", "judge"):
             good = rows.filter(OK & pl.col("rating").is_not_null())
-            halves = [_groups(good, names) for names in _HALVES]
-            both = [group._replace(weight=0.5 * group.weight) for half in halves for group in half]
+            halves = [_of_half(good, names) for names in _HALVES]
             lines.append(
                 [
                     str(model),
                     str(judge),
-                    _weighted(both, level),
-                    *(_weighted(half, level) for half in halves),
+                    _macro_mean(halves, level),
+                    *(_macro_mean([half], level) for half in halves),
                     mean_of(good, pl.col("rating"), level).value,
                 ]
             )
@@ -332,7 +336,7 @@ class AlignBenchSummary(Summary[MethodSettings]):
         return [overall, *tables]
 
 
-def _groups(good: pl.DataFrame, names: Mapping[str, str]) -> list[_Group]:
+def _of_half(good: pl.DataFrame, names: Mapping[str, str]) -> list[_Category]:
     found = []
     for either in names.items():
         rows = good.filter(pl.col("category").is_in(either))
@@ -340,25 +344,30 @@ def _groups(good: pl.DataFrame, names: Mapping[str, str]) -> list[_Group]:
             n=pl.len().cast(pl.Float64), total=pl.col("rating").sum()
         )
         sums = summed.select("n", "total").to_numpy()
-        found.append(_Group(1.0 / len(names), summed[CLUSTER].to_list(), sums))
+        found.append((summed[CLUSTER].to_list(), sums))
     return found
 
 
-def _weighted(groups: Sequence[_Group], confidence_level: float) -> Measured:
-    """Sum over categories, which may share clusters, of a weight times the category's mean."""
-    clusters = dict.fromkeys(name for group in groups for name in group.clusters)
-    n = len(clusters)
-    if not all(group.clusters for group in groups):
+def _macro_mean(halves: Sequence[Sequence[_Category]], confidence_level: float) -> Measured:
+    """Mean over halves of the mean over their categories, which may share clusters."""
+    groups = [
+        (clusters, sums, 1.0 / len(half) / len(halves))
+        for half in halves
+        for clusters, sums in half
+    ]
+    every = dict.fromkeys(name for clusters, _, _ in groups for name in clusters)
+    n = len(every)
+    if not all(clusters for clusters, _, _ in groups):
         return Measured(None, n=n, why="a category has no rating")
-    means = [jackknife_sums(group.sums, mean_of_sums) for group in groups]
-    value = sum(group.weight * mean.value for group, mean in zip(groups, means, strict=True))
-    if min(len(group.clusters) for group in groups) < 2:
+    means = [jackknife_sums(sums, mean_of_sums) for _, sums, _ in groups]
+    value = sum(weight * mean.value for (_, _, weight), mean in zip(groups, means, strict=True))
+    if min(len(clusters) for clusters, _, _ in groups) < 2:
         return Measured(value, n=n, why="a category has one independent prompt: no interval")
-    places = {name: place for place, name in enumerate(clusters)}
+    places = {name: place for place, name in enumerate(every)}
     errors, sizes = np.zeros(n), np.zeros(n)
-    for group, mean in zip(groups, means, strict=True):
-        at = [places[name] for name in group.clusters]
-        errors[at] += group.weight * mean.errors
-        sizes[at] += group.sums[:, 0]
+    for (clusters, sums, weight), mean in zip(groups, means, strict=True):
+        at = [places[name] for name in clusters]
+        errors[at] += weight * mean.errors
+        sizes[at] += sums[:, 0]
     found = Jackknifed(value, errors)
     return measured(found.estimate(JACKKNIFE, sizes, confidence_level, n_strata=len(groups)))

@@ -13,8 +13,9 @@ import polars as pl
 
 from orchestrator import numbers
 from orchestrator.clusters import OVER
-from orchestrator.figures import finite, key
+from orchestrator.figures import key
 from orchestrator.methods.probdiff import Config
+from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Cell,
     Column,

@@ -15,8 +15,7 @@ from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.report.html.page import telling_worth
-from orchestrator.report.html.shell import safe_block
-from orchestrator.report.text import page_line
+from orchestrator.report.text import page_line, safe_block
 
 _PREVIEW: Final = 1_200
 # Nobody wins by less than is shown.

@@ -21,16 +21,14 @@ from starlette.routing import Route
 
 from orchestrator.columns import ITEMS
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
-from orchestrator.report.export.files import harmless
-from orchestrator.report.html.shell import safe_block
-from orchestrator.report.text import page_line
+from orchestrator.report.export import harmless
+from orchestrator.report.text import page_line, safe_block
 from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
 from orchestrator.view.item import MAX_TEXT, item_page
 from orchestrator.view.items import CHANGE, Items, Rows, Wanted
 from orchestrator.view.labelling import Desk
-from orchestrator.view.library import Library, Snapshot
-from orchestrator.view.overview import compared
+from orchestrator.view.library import Library, Snapshot, compared
 
 _EXPORTS: Final = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 

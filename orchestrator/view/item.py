@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -23,8 +24,8 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from orchestrator.report.html.shell import safe_block
-from orchestrator.report.text import page_line
+from orchestrator.report import words
+from orchestrator.report.text import page_line, safe_block
 from orchestrator.runner.results.requests import Asked, Unit, alternatives, tokens_of
 from orchestrator.runner.results.token_texts import Speller
 
@@ -75,18 +76,13 @@ def item_page(frames: FrameFiles, key: str, between: Collection[str] = ()) -> di
     }
 
 
+plain: Final = partial(words.plain, text=partial(safe_block, limit=MAX_TEXT))
+"""A value that JSON has, its texts as a page may show them."""
+
+
 def text(value: object) -> str | None:
     """A text from outside, as a page may show it."""
     return None if value is None else safe_block(str(value), MAX_TEXT)
-
-
-def plain(value: object) -> object:
-    """A value that JSON has; what is not finite is None."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, list):
-        return [plain(one) for one in value]
-    return safe_block(value, MAX_TEXT) if isinstance(value, str) else value
 
 
 def _rows(frames: FrameFiles, name: str, key: str) -> list[dict[str, object]]:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -310,10 +310,13 @@ def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool =
     """The table of a run; texts are not kept, but for the beginning of each prompt."""
     table = _begun(frames)
     measures: list[Measure] = []
-    for found in _measured(frames, all_sources({}, settings, allow_code=allow_code).sources):
-        new = {one: value for one, value in found.values.items() if one.key not in table.columns}
+    sources = all_sources({}, settings, allow_code=allow_code).sources
+    for rows, values in _measured(frames, sources):
+        new = {one: value for one, value in values.items() if one.key not in table.columns}
         if new:
-            table = table.join(found.by_item(new), on="item", how="left", maintain_order="left")
+            cast = [value.cast(pl.Float64).alias(one.key) for one, value in new.items()]
+            by_item = rows.group_by("item").agg(cast)
+            table = table.join(by_item, on="item", how="left", maintain_order="left")
             measures += new
     if len({measure.key.partition(".")[0] for measure in measures}) == 1:
         # With one method its name says nothing.
@@ -357,20 +360,14 @@ _OF_PAIRS: Final[tuple[tuple[set[str], str, str, int, pl.Expr], ...]] = (
 )  # fmt: skip
 
 
-class _Measured(NamedTuple):
-    """Measures of the rows of a method: each with its value of an item."""
-
-    rows: pl.DataFrame
-    values: dict[Measure, pl.Expr]
-
-    def by_item(self, values: Mapping[Measure, pl.Expr]) -> pl.DataFrame:
-        """Return some of the measures, one row an item."""
-        cast = [value.cast(pl.Float64).alias(one.key) for one, value in values.items()]
-        return self.rows.group_by("item").agg(cast)
+_Values = dict[Measure, pl.Expr]
+"""Measures with their value of an item, over its rows."""
 
 
-def _measured(frames: FrameFiles, sources: Sequence[Source]) -> Iterator[_Measured]:
-    """Yield the measures of each method, by the roles of its columns."""
+def _measured(
+    frames: FrameFiles, sources: Sequence[Source]
+) -> Iterator[tuple[pl.DataFrame, _Values]]:
+    """Yield the rows of each method and their measures, by the roles of its columns."""
     pairs = {name: role.pairs for name, role in roles_in(frames).items() if role.pairs}
     for source in sources:
         if source.frame in pairs:
@@ -384,7 +381,9 @@ def _measured(frames: FrameFiles, sources: Sequence[Source]) -> Iterator[_Measur
             yield _of_pairs(frames, frame, pairs[frame], name)
 
 
-def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) -> _Measured:
+def _of_pairs(
+    frames: FrameFiles, frame: str, role: PairColumns, method: str
+) -> tuple[pl.DataFrame, _Values]:
     columns = {
         name: column
         for name, column in there(frames, frame, role.columns()).items()
@@ -407,7 +406,7 @@ def _of_pairs(frames: FrameFiles, frame: str, role: PairColumns, method: str) ->
         for needed, name, title, digits, value in _OF_PAIRS
         if needed <= set(rows.columns)
     }
-    return _Measured(rows, found)
+    return rows, found
 
 
 def _good(frames: FrameFiles, frame: str, method: str, columns: Iterable[str]) -> pl.DataFrame:
@@ -418,7 +417,7 @@ def _good(frames: FrameFiles, frame: str, method: str, columns: Iterable[str]) -
     return rows.filter((pl.col("method") == method) & (pl.col("status") == "ok"))
 
 
-def _of_scores(frames: FrameFiles, source: Source) -> _Measured:
+def _of_scores(frames: FrameFiles, source: Source) -> tuple[pl.DataFrame, _Values]:
     good = _good(frames, source.frame, source.name, source.scores)
     found = {}
     scores = [name for name in source.scores if good.schema.get(name) == pl.Float64]
@@ -436,7 +435,7 @@ def _of_scores(frames: FrameFiles, source: Source) -> _Measured:
             _, _, title, digits, value = _OF_PAIRS[-1]
             key, says = f"{source.name}.undefined", terms()["column"][title]
             found[Measure(key, _title(source.name, title), says, digits)] = value
-    return _Measured(good, found)
+    return good, found
 
 
 def _without_value(rows: pl.DataFrame, *values: str) -> pl.DataFrame:

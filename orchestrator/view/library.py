@@ -13,6 +13,7 @@ from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
+from xml.etree import ElementTree as ET
 
 import polars as pl
 
@@ -20,8 +21,9 @@ from orchestrator import plugins
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError
 from orchestrator.interface import api
+from orchestrator.interface.differences import settings_table
 from orchestrator.interface.exporting import material
-from orchestrator.report.html.page import Section, shown_sections
+from orchestrator.report.html import page, shell
 from orchestrator.report.text import page_line
 from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
@@ -30,7 +32,6 @@ from orchestrator.runner.results.requests import Replay
 from orchestrator.runner.results.stored import units_left
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.store import RunDirectory, Store
-from orchestrator.view import overview
 from orchestrator.view.answers import Answers
 from orchestrator.view.item import traced
 from orchestrator.view.items import Items, Texts, build, write_texts
@@ -96,23 +97,34 @@ class Snapshot:
 
     @cached_property
     def overview(self) -> dict[str, object]:
-        """The first screen of the report, as plain data."""
-        return overview.overview(self.result)
+        """The run in brief as plain data, which waits for nothing that stands below it."""
+        return {
+            "description": page_line(str(self.result.settings.get("description") or "")),
+            "content": tree_of(page.content(material(self.result))),
+        }
 
     @cached_property
     def sections(self) -> dict[str, object]:
-        """The sections of the report below its first screen."""
-        return overview.sections(self.result, self._parts)
+        """The sections of the report below its first screen, without drawings."""
+        return {
+            "sections": [[part.key, part.title] for part in self._parts],
+            "content": tree_of(page.content(material(self.result), self._parts)),
+        }
 
     @cached_property
     def drawings(self) -> dict[str, object]:
-        """The charts of the report, which take longer than all it says."""
-        return overview.drawings(self._parts)
+        """The charts by the key of their figure; none where they can't be drawn.
+
+        They take longer than all that the report says.
+        """
+        figures = (figure for part in self._parts for figure in part.figures)
+        # Shapes and text that we have just written
+        return {key: _tree(ET.fromstring(svg)) for key, _, svg in shell.drawings(figures)}  # noqa: S314
 
     @cached_property
-    def _parts(self) -> list[Section]:
+    def _parts(self) -> list[page.Section]:
         # Examples are pages of their own.
-        return shown_sections(material(self.result), with_examples=False)
+        return page.shown_sections(material(self.result), with_examples=False)
 
     def trace(self, index: int) -> dict[str, Any]:
         """Return the requests of an item, or the reason why they can't be shown.
@@ -132,6 +144,48 @@ class Snapshot:
     def _replay(self) -> Replay:
         result = self.result
         return Replay(result.path, result.frames, allow_code=self._allow_code)
+
+
+_SVG: Final = "{http://www.w3.org/2000/svg}"
+
+Tree = list[Any]
+"""An element as [tag, attributes, children]; a child is text or a tree."""
+
+
+def compared(a: api.Result, b: api.Result) -> dict[str, object]:
+    """Two runs side by side, as `orchestrator compare` shows them.
+
+    If they can't be compared, the reason, and the settings that differ.
+    """
+    headline: Sequence[str]
+    try:
+        found = api.compare(a, b, allow_code=a.allow_code)
+        headline, notes, tables = found.headline, found.notes, found.tables
+    except OrchestratorError as error:
+        differing = settings_table({one.path.name: one.settings for one in (a, b)})
+        headline, notes = [str(error)], ()
+        tables = () if differing is None else (differing,)
+    draw = shell.template("grid.html.j2").module.folded  # type: ignore[attr-defined]  # a macro
+    return {
+        "headline": [page_line(line) for line in headline],
+        "notes": [page_line(line) for line in notes],
+        "tables": tree_of("".join(draw(shell.grid(one, one.key), True) for one in tables)),  # noqa: FBT003
+    }
+
+
+def tree_of(markup: str) -> Tree:
+    """The elements of our own templates, in one that holds all: they are well-formed XML."""
+    return _tree(ET.fromstring(f"<div>{markup}</div>"))  # noqa: S314 (we have just written it)
+
+
+def _tree(element: ET.Element) -> Tree:
+    children: list[Any] = [element.text] if element.text else []
+    for child in element:
+        children.append(_tree(child))
+        # Lines between elements are layout, a space is a space.
+        if child.tail and (child.tail.strip() or "\n" not in child.tail):
+            children.append(child.tail)
+    return [element.tag.removeprefix(_SVG), dict(element.attrib), children]
 
 
 # A snapshot of a running run is kept at least so many times longer than it took to make.

@@ -10,13 +10,13 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -101,10 +101,6 @@ class Door:
         self.begin()
         return True
 
-    def knows(self, session: str) -> bool:
-        """Return True if a cookie belongs to this session."""
-        return secrets.compare_digest(session.encode(), self.session.encode())
-
 
 class Guard:
     """Middleware that lets only requests of this machine's own page through."""
@@ -160,21 +156,13 @@ class Guard:
                 _cookie(port), self._door.session, httponly=True, samesite="strict", path="/"
             )
             return response
-        if self._door.knows(self._cookie_of(headers, _cookie(port))):
+        held = cookie_parser(headers.get("cookie", "")).get(_cookie(port), "")
+        if secrets.compare_digest(held.encode(), self._door.session.encode()):
             # A link that was used before, opened again by who used it.
             return self._forward(path) if TOKEN in query else None
         if is_visit:
             return HTMLResponse(_PAGE.format(head="", text=_ENTER.format(path=path)), 401)
         return _refused(401, "open the link that orchestrator view printed")
-
-    @staticmethod
-    def _cookie_of(headers: Mapping[str, str], name: str) -> str:
-        jar: SimpleCookie = SimpleCookie()
-        try:
-            jar.load(headers.get("cookie", ""))
-        except CookieError:
-            return ""
-        return jar[name].value if name in jar else ""
 
     @staticmethod
     def _forward(path: str) -> Response:

@@ -10,8 +10,8 @@ from orchestrator.contracts.method import schema_of
 from orchestrator.errors import UsageError
 from orchestrator.frames import polars_schema
 from orchestrator.methods import probdiff
-from orchestrator.report.export.latex import latex
-from orchestrator.report.export.tables import beside
+from orchestrator.report.export import beside
+from orchestrator.report.latex import latex
 from orchestrator.tables import Measured
 from tests.analyses.files import NoTexts
 from tests.reference.test_published import ALIGN_BENCH

@@ -44,7 +44,7 @@ def test_charts_name_their_extra_and_a_page_does_without(command, recipe, withou
     path = recipe(methods=[{"kind": "answers", "answer": {"max_tokens": 4}}])
     assert command("run", path, "--display", "none")[0] == 0
     without(missing)
-    code, _, err = command("report", "made", "--charts", "drawn")
+    code, _, err = command("export", "made", "--figures", "drawn")
     assert code == EXIT_USAGE
     assert "[report]" in err
     assert command("report", "made", "--html", "page.html")[0] == 0

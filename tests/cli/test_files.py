@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import StoreError, UsageError, on_disk_error
 from orchestrator.frames import FrameFiles
-from orchestrator.report.export.files import Format, _cell, frame_text, harmless, write_frame
+from orchestrator.report.export import Format, _cell, frame_text, harmless, write_frame
 
 EVIL = '\x1b[31mred\x1b]0;t\x07\u202e \x9b5m\x7f\ufeff a,"b"\n| x'
 FRAME = pl.DataFrame({

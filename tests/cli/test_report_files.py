@@ -26,12 +26,10 @@ def test_a_report_goes_where_it_is_wanted_and_says_so(run, command, here):
     assert (here / "there" / "it.html").is_file()
 
 
-def test_charts_are_files_of_their_own(run, command, here):
-    code, _, _ = command("report", run, "--charts", "charts")
-    assert code == 0
-    found = {path.suffix for path in (here / "charts").iterdir()}
-    assert found == {".svg", ".pdf", ".png"}
-    assert (here / "charts" / "ratings-pairwise-ranking-judge.png").read_bytes()[1:4] == b"PNG"
+def test_an_option_that_is_gone_names_the_one_that_stays(command):
+    code, _, said = command("report", "made", "--charts", "charts")
+    assert code == 2
+    assert "orchestrator export RUN --figures DIR" in said
 
 
 def test_a_report_that_can_not_be_written_is_refused(run, command, here):

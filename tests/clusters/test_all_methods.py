@@ -8,8 +8,8 @@ import pytest
 import orchestrator
 from orchestrator import contracts
 from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
-from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from orchestrator.runner.results.tables import summarise
+from orchestrator.summaries._verdicts import LANGUAGE, REASONING
 from tests.clusters.copied import copied, differing, numbers
 from tests.e2e.runs import CANDIDATES, fake_server, run, write_recipe
 

@@ -13,6 +13,7 @@ from tests.conftest import BUNDLED, ROOT
 from tests.e2e.runs import frames, run
 from tests.oracles.glass_box import aligned_features, attention_entropy, code_features
 
+OF = {name: formula for name, (_, formula) in glass_box.FORMULAS.items()}
 pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(600)]
 
 
@@ -56,18 +57,18 @@ def expected(model: Direct, row: dict[str, Any], item: dict[str, Any]) -> dict[s
     reference = [*prompt, *model.ids(item["reference"])]
     right = aligned_features(model.read(reference)[0], reference, n)
     return {
-        "mean_logprob": glass_box.mean_logprob(seen.logprob),
-        "token_logprob_var": glass_box.token_logprob_var(seen.logprob),
-        "token_prob_var": glass_box.token_prob_var(seen.logprob),
+        "mean_logprob": OF["mean_logprob"](seen.logprob),
+        "token_logprob_var": OF["token_logprob_var"](seen.logprob),
+        "token_prob_var": OF["token_prob_var"](seen.logprob),
         "softmax_entropy": glass_box.mean_over_tokens(seen.entropy),
         "vocab_logprob_var": glass_box.mean_over_tokens(seen.vocab_logprob_var),
-        "attention_entropy_min": glass_box.attention_entropy_min(heads),
-        "attention_entropy_avg": glass_box.attention_entropy_avg(heads),
+        "attention_entropy_min": OF["attention_entropy_min"](heads),
+        "attention_entropy_avg": OF["attention_entropy_avg"](heads),
         "code_logprobs": glass_box.mean_over_tokens(code.logprob),
         "code_logprobs_variance": glass_box.mean_over_tokens(code.vocab_logprob_var),
         "reference_sent_prob": glass_box.sent_prob_ref(right.logprob),
-        "mean_logprob_calibrated": glass_box.mean_logprob(seen.logprob)
-        - glass_box.mean_logprob(right.logprob),
+        "mean_logprob_calibrated": OF["mean_logprob"](seen.logprob)
+        - OF["mean_logprob"](right.logprob),
         "softmax_entropy_calibrated": glass_box.mean_over_tokens(seen.entropy)
         - glass_box.mean_over_tokens(right.entropy),
     }

@@ -141,7 +141,8 @@ def _read(here, kept, ran):
     said = json.loads(call(here, "report", kept, "--format", "json"))
     assert said == json.loads(ran)
     assert str(N) in json.dumps(said)
-    call(here, "report", kept, "--html", "o[1]*.html", "--charts", "c[1]?")
+    call(here, "report", kept, "--html", "o[1]*.html")
+    call(here, "export", kept, "--figures", "c[1]?")
     assert (here / "o[1]*.html").exists()
     assert list((here / "c[1]?").glob("*.svg"))
     for form in ("parquet", "csv", "jsonl"):

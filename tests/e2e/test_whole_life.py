@@ -191,7 +191,7 @@ def read(user: User) -> None:
     for form in ("table", "json"):
         assert user.call("report", KEPT, "--format", form)
     user.call("report", KEPT, "--html", "o[1]*.html")
-    assert "address space" in user.call("report", KEPT, "--charts", "c[1]?", code=2)
+    assert "address space" in user.call("export", KEPT, "--figures", "c[1]?", code=2)
     page = (user.here / "o[1]*.html").read_text(encoding="utf-8")
     assert "Charts are not shown" in page
     is_harmless(page)
@@ -222,12 +222,13 @@ def read_by_another(user: User, to: Path) -> None:
     """The report of the run with its charts, by this test's user, whose run it is not."""
     run = (user.here / KEPT).resolve()
     before = tree(run)
-    done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", "report", str(run), "--html", str(to / "p.html"),
-         "--charts", str(to / "charts")],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=100,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    for asked in (("report", "--html", "p.html"), ("export", "--figures", "charts")):
+        command, option, name = asked
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator", command, str(run), option, str(to / name)],
+            cwd=ROOT, capture_output=True, text=True, check=False, timeout=100,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
     page = (to / "p.html").read_text(encoding="utf-8")
     assert "Charts are not shown" not in page
     is_harmless(page)

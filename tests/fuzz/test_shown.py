@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import strategies as st
 
-from orchestrator.report.export.files import harmless, write_frame
+from orchestrator.report.export import harmless, write_frame
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.live import frame
 from orchestrator.report.page import print_to

@@ -29,7 +29,7 @@ from orchestrator.gates import MEASURES, MOST, UnreadableError, read
 )  # fmt: skip
 def test_a_requirement_is_a_difference_and_a_threshold(text, left, right, operator, threshold):
     found = read(text)
-    terms = [(one.measure, [name.name for name in one.names]) for one in found.terms]
+    terms = [(one.measure, [name.text for name in one.names]) for one in found.terms]
     assert terms == [left, *([right] if right else [])]
     assert found.operator == operator
     assert found.threshold == pytest.approx(threshold)
@@ -41,7 +41,7 @@ def test_options_name_methods_judges_and_the_older_run():
     assert found.left.option("judge") == "j 1"
     assert [one.run for one in found.terms] == ["new", "old"]
     assert read("rating(large, run=old) > 1000").left.run == "old"
-    assert read('win_rate(large, "old") > 0.5').left.names[1].name == "old"
+    assert read('win_rate(large, "old") > 0.5').left.names[1].text == "old"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ _NUMBERS = st.integers(-9999, 9999).map(lambda value: value / 100)
 def test_what_is_written_is_what_is_read(a, b, margin, operator):
     sign = "-" if margin < 0 else "+"
     found = read(f"score({a}) {operator} score({b}, old) {sign} {abs(margin)}")
-    assert [one.names[0].name for one in found.terms] == [a, b]
+    assert [one.names[0].text for one in found.terms] == [a, b]
     assert found.operator == operator
     assert found.threshold == pytest.approx(margin)
 

@@ -13,6 +13,7 @@ from orchestrator.errors import StatisticsError
 from orchestrator.judgment import glass_box
 from tests.oracles.glass_box import aligned_features, attention_entropy, code_features, entropy
 
+OF = {name: formula for name, (_, formula) in glass_box.FORMULAS.items()}
 finite = st.floats(-50, 50)
 logprob_arrays = hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(-30, 0))
 columns = hnp.arrays(np.float64, st.integers(2, 30), elements=st.floats(-1e3, 1e3))
@@ -31,9 +32,9 @@ def paper(reference):
 
 def test_sentence_probability_is_the_papers(paper):
     _, chosen, wanted = paper
-    assert glass_box.sentence_prob(chosen) == close(wanted["SentProb_product"])
+    assert OF["sentence_prob"](chosen) == close(wanted["SentProb_product"])
     assert glass_box.sum_logprob(chosen) == close(wanted["log_SentProb"])
-    assert glass_box.mean_logprob(chosen) == close(wanted["mean_logprob"])
+    assert OF["mean_logprob"](chosen) == close(wanted["mean_logprob"])
 
 
 def test_softmax_entropy_is_the_papers(paper):
@@ -47,7 +48,7 @@ def test_softmax_entropy_is_the_papers(paper):
 
 def test_softmax_variance_is_that_of_the_population(paper):
     _, chosen, wanted = paper
-    of_probs, of_logs = glass_box.token_prob_var(chosen), glass_box.token_logprob_var(chosen)
+    of_probs, of_logs = OF["token_prob_var"](chosen), OF["token_logprob_var"](chosen)
     assert of_probs == close(wanted["Softmax_Var_on_probs_pop"])
     assert of_logs == close(wanted["Softmax_Var_on_logprobs_pop"])
     n = len(chosen)
@@ -77,10 +78,10 @@ def test_aligned_features_are_the_papers_positions(sequence):
     found = aligned_features(*arguments)
     assert found.logprob.tolist() == close(wanted["aligned_token_logprobs"])
     pairs = {
-        "aligned_mean_logprob": glass_box.mean_logprob(found.logprob),
+        "aligned_mean_logprob": OF["mean_logprob"](found.logprob),
         "aligned_Softmax_Ent_paper": glass_box.mean_over_tokens(found.entropy),
-        "aligned_Softmax_Var_paper_logprobs_pop": glass_box.token_logprob_var(found.logprob),
-        "aligned_Softmax_Var_paper_probs_pop": glass_box.token_prob_var(found.logprob),
+        "aligned_Softmax_Var_paper_logprobs_pop": OF["token_logprob_var"](found.logprob),
+        "aligned_Softmax_Var_paper_probs_pop": OF["token_prob_var"](found.logprob),
         "aligned_vocab_var_ddof1_mean": glass_box.mean_over_tokens(found.vocab_logprob_var),
         "aligned_mean_logp_times_logit": glass_box.mean_over_tokens(found.vocab_mean_logp_logit),
     }
@@ -105,13 +106,11 @@ def test_combinations_are_sums_of_normalised_features(reference, name, signs):
 def test_calibration_is_the_printed_one_and_that_of_the_prose(reference):
     given, wanted = reference("glassbox.calibration.1")
     logprobs, feature = np.log(given["ref_token_probs"]), given["answer_feature"]
-    printed, prose = glass_box.sent_prob_ref(logprobs), -glass_box.mean_logprob(logprobs)
+    printed, prose = glass_box.sent_prob_ref(logprobs), -OF["mean_logprob"](logprobs)
     assert printed == close(wanted["SentProbRef_as_printed_-p_log_p"])
     assert prose == close(wanted["SentProbRef_prose_mean_neg_logprob"])
-    by_printed = glass_box.calibrated(feature, printed)
-    assert by_printed == close(wanted["calibrated_as_printed"])
-    by_prose = glass_box.calibrated(feature, prose)
-    assert by_prose == close(wanted["calibrated_prose"])
+    assert feature - printed == close(wanted["calibrated_as_printed"])
+    assert feature - prose == close(wanted["calibrated_prose"])
 
 
 def test_ensembles_have_a_mean_and_a_population_variance(reference):
@@ -135,8 +134,8 @@ def test_attention_entropy_is_the_printed_sum():
     for layer, head in np.ndindex(2, 3):
         total = sum(a * math.log(a) for row in weights[layer, head] for a in row)
         assert found[layer, head] == close(-total / 5)
-    assert glass_box.attention_entropy_min(found) == found.min()
-    assert glass_box.attention_entropy_avg(found) == close(found.mean())
+    assert OF["attention_entropy_min"](found) == found.min()
+    assert OF["attention_entropy_avg"](found) == close(found.mean())
 
 
 def test_attention_of_zero_adds_nothing():
@@ -146,15 +145,8 @@ def test_attention_of_zero_adds_nothing():
 @pytest.mark.parametrize(
     "feature",
     [
-        glass_box.mean_logprob,
-        glass_box.sum_logprob,
-        glass_box.sentence_prob,
-        glass_box.token_logprob_var,
-        glass_box.token_prob_var,
-        glass_box.mean_over_tokens,
-        glass_box.sent_prob_ref,
-        glass_box.attention_entropy_min,
-        glass_box.attention_entropy_avg,
+        pytest.param(formula, id=name)
+        for name, formula in {**OF, "sent_prob_ref": glass_box.sent_prob_ref}.items()
     ],
 )
 def test_nothing_has_no_feature(feature):
@@ -163,10 +155,10 @@ def test_nothing_has_no_feature(feature):
 
 def test_an_impossible_token_makes_a_mean_minus_infinite_and_a_variance_undefined():
     logprobs = [-0.5, -math.inf]
-    assert glass_box.mean_logprob(logprobs) == -math.inf
-    assert glass_box.sentence_prob(logprobs) == 0
-    assert math.isnan(glass_box.token_logprob_var(logprobs))
-    assert glass_box.token_prob_var(logprobs) == close((math.exp(-0.5) / 2) ** 2)
+    assert OF["mean_logprob"](logprobs) == -math.inf
+    assert OF["sentence_prob"](logprobs) == 0
+    assert math.isnan(OF["token_logprob_var"](logprobs))
+    assert OF["token_prob_var"](logprobs) == close((math.exp(-0.5) / 2) ** 2)
     assert glass_box.sent_prob_ref(logprobs) == close(0.25 * math.exp(-0.5))
 
 
@@ -197,10 +189,10 @@ def test_a_feature_without_an_orientation_can_not_be_combined():
 
 @given(logprob_arrays)
 def test_variances_are_not_negative_and_means_lie_within(logprobs):
-    assert glass_box.token_logprob_var(logprobs) >= 0
-    assert 0 <= glass_box.token_prob_var(logprobs) <= 0.25 + 1e-12
+    assert OF["token_logprob_var"](logprobs) >= 0
+    assert 0 <= OF["token_prob_var"](logprobs) <= 0.25 + 1e-12
     low, high = logprobs.min(), logprobs.max()
-    assert low - 1e-9 <= glass_box.mean_logprob(logprobs) <= high + 1e-9
+    assert low - 1e-9 <= OF["mean_logprob"](logprobs) <= high + 1e-9
 
 
 @given(columns, st.floats(0.1, 10), st.floats(-100, 100))

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orchestrator.judgment.harness._reading import denied
+from orchestrator.judgment.verdicts import denied
 from orchestrator.methods._verdicts import (
     last_verdict,
     slot_of,

@@ -25,14 +25,14 @@ def reply(entry: str) -> HttpReply:
 def test_a_number_beyond_all_numbers_is_no_log_probability(number):
     found = chat(reply(ENTRY.replace("-1", number)))
     assert found is not None
-    assert found.positions[0].drawn.logprob is None
+    assert found.positions[0].logprob is None
 
 
 @pytest.mark.parametrize("name", ["token_id:" + LONG, "token_id:\u00b2", "token_id:-1"])
 def test_a_name_of_thousands_of_digits_is_no_id(name):
     found = chat(reply(ENTRY.replace('"a"', json.dumps(name), 1)))
     assert found is not None
-    assert found.positions[0].drawn.id is None
+    assert found.positions[0].id is None
 
 
 def test_an_entry_that_is_no_object_spoils_the_ids_and_nothing_else():

@@ -3,8 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.judgment.harness import mt_bench
-from orchestrator.judgment.harness._reading import Winner
+from orchestrator.judgment.verdicts import Winner
+from orchestrator.methods import _harness
+from orchestrator.methods.mt_bench_judge import RATING, WINNER
 from orchestrator.statistics.length import head_to_head
 from tests.oracles.alpaca_eval import preference
 
@@ -15,13 +16,13 @@ def nan_is_none(values):
 
 def test_ratings_as_fastchat_reads_them(reference):
     inputs, outputs = reference("mtbench.parse_rating")
-    read = [mt_bench.published_rating(text)[0] for text in inputs["texts"]]
+    read = [RATING.by(text, "fastchat")[0] for text in inputs["texts"]]
     assert read == outputs["ratings"]
 
 
 def test_ratings_that_fastchat_misreads_or_calls_minus_one_are_missing(reference):
     inputs, outputs = reference("mtbench.parse_rating")
-    read = [mt_bench.read_rating(text).value for text in inputs["texts"]]
+    read = [RATING.read(text).value for text in inputs["texts"]]
     misread = {"First [[3]] then final [[9]]", "see [1] for details. Rating: 7"}
     assert misread < set(inputs["texts"])
     expected = zip(inputs["texts"], outputs["ratings"], strict=True)
@@ -30,13 +31,13 @@ def test_ratings_that_fastchat_misreads_or_calls_minus_one_are_missing(reference
 
 def test_winners_as_fastchat_reads_them(reference):
     inputs, outputs = reference("mtbench.parse_winner")
-    read = [mt_bench.published_winner(text)[0] or "error" for text in inputs["texts"]]
+    read = [WINNER.by(text, "fastchat")[0] or "error" for text in inputs["texts"]]
     assert read == outputs["winner"]
 
 
 def test_a_verdict_that_fastchat_misreads_or_calls_an_error_is_missing(reference):
     inputs, outputs = reference("mtbench.parse_winner")
-    read = [mt_bench.read_winner(text).value for text in inputs["texts"]]
+    read = [WINNER.read(text).value for text in inputs["texts"]]
     denied = "Not [[A]] but [[B]]"
     assert denied in inputs["texts"]
     expected = zip(inputs["texts"], outputs["winner"], strict=True)
@@ -82,7 +83,7 @@ def test_agreement_and_consistency_over_swapped_pairs(reference):
     inputs, outputs = reference("critique.pairwise")
     winners: list[Winner] = ["A", "B", "tie"]
     pairs = [
-        (winners[one], mt_bench.swapped(winners[two]), winners[label])
+        (winners[one], _harness.swapped(winners[two]), winners[label])
         for one, two, label in inputs["(pred order1, pred order2, label)"]
     ]
     same = [one == two for one, two, _ in pairs]

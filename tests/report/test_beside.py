@@ -11,8 +11,8 @@ from orchestrator.analyses import meta_evaluation
 from orchestrator.errors import UsageError
 from orchestrator.judgment.glass_box import PRINTED
 from orchestrator.methods.glass_box import GlassBox
-from orchestrator.report.export.latex import latex
-from orchestrator.report.export.tables import beside, frame_of
+from orchestrator.report.export import beside, frame_of
+from orchestrator.report.latex import latex
 from orchestrator.tables import Cell, Column, Measured, make_table, table_columns
 from tests.report.test_export import rows_of
 

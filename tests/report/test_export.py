@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.export.latex import escaped, latex
-from orchestrator.report.export.tables import frame_of, html, table_of
+from orchestrator.report.export import frame_of, html, table_of
+from orchestrator.report.latex import escaped, latex
 from orchestrator.tables import Column, Measured, Table, make_table
 from tests.report.hostile import ATTACKS, MODELS
 

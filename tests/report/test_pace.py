@@ -17,16 +17,16 @@ def at(second, done):
 
 
 def test_rates_are_unknown_at_first():
-    assert pace_of(at(1, 5)).total() == (None, None, None)
+    assert pace_of(at(1, 5)).rates() == (None, None, None)
 
 
 def test_rates_follow_the_last_seconds_not_the_mean():
     pace = pace_of(*(at(s, 0) for s in range(100)), *(at(100 + s, 20 * s) for s in range(16)))
-    assert pace.total() == (20.0, 200.0, 20.0)
+    assert pace.rates() == (20.0, 200.0, 20.0)
 
 
 def test_a_model_that_is_not_there_has_no_requests():
-    assert pace_of(at(1, 0), at(3, 4)).model("other")[0] == 0.0
+    assert pace_of(at(1, 0), at(3, 4)).rates("other")[0] == 0.0
 
 
 def test_the_end_is_judged_by_the_last_minute():

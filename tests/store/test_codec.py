@@ -134,7 +134,7 @@ def shortened(arrays: bytes) -> bytes:
     """Arrays as they were stored before alternatives had a form of their own."""
     if len(arrays) < blobs.COMPRESS_FROM_BYTES:
         return arrays
-    return blobs.shorter(blobs.compressed([blobs.content_of(arrays, None)[1]])[0], arrays)
+    return min(arrays, blobs.compressed([blobs.content_of(arrays, None)[1]])[0], key=len)
 
 
 def encoded_rows(content: list[tuple[Any, ...]]) -> bytes:

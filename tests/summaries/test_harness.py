@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.contracts.method import schema_of
-from orchestrator.judgment.harness.align_bench import LANGUAGE, REASONING
 from orchestrator.methods import align_bench, alpaca_eval, mt_bench_judge, self_generation
+from orchestrator.summaries._verdicts import LANGUAGE, REASONING
 from tests.summaries.told import frame, summarise, verdicts
 from tests.tables import lines
 

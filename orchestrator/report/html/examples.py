@@ -1,113 +1,102 @@
-"""Judgments and rewritings worth reading: the most decisive, the most contested, the flipped."""
+"""Rows worth reading, with their texts: the most decisive, the most contested, the flipped."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
 from orchestrator import numbers
+from orchestrator.columns import RowRoles
 from orchestrator.contracts.context import Named, answer_frames, role_slices, roles_in, there
 from orchestrator.frames import lazy_of, row_of
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.report.html.figures import Material
-from orchestrator.report.html.shell import safe_block
+from orchestrator.report.text import safe_block
 
 _EACH: Final = 3
 _EVEN: Final = 0.5
+_OK: Final = pl.col("status") == "ok"
 _BEST: Final = {"item": pl.String(), "place": pl.Int64(), "by": pl.Float64()}
 
 Row = Mapping[str, Any]
 Answers = Mapping[tuple[object, ...], Row]
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """One text of an example, from outside, made safe to be escaped."""
-
-    label: str
-    content: str
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One case: where it comes from, what was asked and said, and what was made of it.
-
-    Its bars have a label, a share in [0, 1], and the share in words.
-    """
-
-    about: str
-    asked: Sequence[Text]
-    texts: Sequence[Text]
-    bars: Sequence[tuple[str, float, str]]
+Texts = list[tuple[str, str]]
+"""Texts with their labels; from outside, made safe to be escaped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """A kind of case."""
+    """A kind of rows worth reading.
+
+    Attributes:
+        key: Its anchor.
+        title: Its heading.
+        says: Which rows they are.
+        cases: Of each row a sentence on it, what was asked, and what was said.
+    """
 
     key: str
     title: str
     says: str
-    cases: Sequence[Example]
+    cases: Sequence[tuple[str, Texts, Texts]]
 
 
 _Order = tuple[pl.Expr, pl.Expr]
 """Rows to choose from, and what is highest in the first of them."""
+_Kind = tuple[str, str, str, *_Order]
+"""Key, title and explanation of a kind, and its order."""
+_Kinds = tuple[Named, Sequence[str], Sequence[_Kind]]
+"""Columns of a role, those that its orders look at, and its kinds; no kinds for another role."""
 
 
 def examples(material: Material) -> list[Examples]:
-    """Every kind of case that the run has."""
-    found = [*_judgments(material), *_rewritings(material), *_rated(material)]
-    return [one for one in found if one.cases]
+    """Every kind of rows that the run has, by what their columns are."""
+    found: list[Examples] = []
+    for kinds_of in (_judgments, _rewritings, _ratings):
+        taken: set[str] = set()
+        for frame, role in roles_in(material.frames).items():
+            role_columns, wanted, kinds = kinds_of(role)
+            columns = there(material.frames, frame, role_columns)
+            if not kinds or not {*wanted} <= columns.keys():
+                continue
+            read = {name: columns[name] for name in wanted}
+            best = _top(material, frame, read, [(which, by) for *_, which, by in kinds])
+            rows = [[_row(material, frame, role_columns, at) for at in of["place"]] for of in best]
+            answers = _answers(
+                material, {key for part in rows for row in part for key in _keys(row)}
+            )
+            for (key, title, says, *_), part in zip(kinds, rows, strict=True):
+                # Of another method's frame.
+                mark, end = (f"-{frame}", f" ({frame})") if key in taken else ("", "")
+                cases = [_case(row, columns, answers) for row in part]
+                found += [Examples(key + mark, title + end, says, cases)] if cases else []
+            taken |= {key for key, *_ in kinds}
+    return found
 
 
-def _judgments(material: Material) -> list[Examples]:
-    good = (
-        (pl.col("status") == "ok")
-        & pl.col("prefer_a").is_finite()
-        & pl.col("prefer_a_ab").is_finite()
-        & pl.col("prefer_a_ba").is_finite()
-        & ~pl.col("same_text").fill_null(value=False)
-    )
+def _judgments(role: RowRoles) -> _Kinds:
+    if role.pairs is None or not role.pairs.ranked or not role.pairs.verdicts:
+        return {}, (), ()
     ab, ba = pl.col("prefer_a_ab"), pl.col("prefer_a_ba")
+    good = _OK & pl.all_horizontal(p.is_finite() for p in (pl.col("prefer_a"), ab, ba))
+    good &= ~pl.col("same_text").fill_null(value=False)
     least = pl.min_horizontal((ab - _EVEN).abs(), (ba - _EVEN).abs())
     first, second = pl.col("first"), pl.col("second")
-    agree = (first == second) & (first != 0)
     spread = (_entropy("p_ab") + _entropy("p_ba")) / 2
     flips = (ab - ba).abs()
+    says = (
+        "Both orders agree, with the highest probability.",
+        "The distribution of the judge is widest, and neither order is decisive.",
+        "The winner changes with the order of presentation.",
+    )
     kinds = (
-        (
-            "decisive",
-            "Most decisive",
-            "Both orders agree, with the highest probability.",
-            agree,
-            least,
-        ),
-        (
-            "contested",
-            "Most contested",
-            "The distribution of the judge is widest, and neither order is decisive.",
-            pl.lit(value=True),
-            spread - flips,
-        ),
-        (
-            "flipped",
-            "Flipped by the order",
-            "The winner changes with the order of presentation.",
-            first * second < 0,
-            flips,
-        ),
+        ("decisive", "Most decisive", says[0], good & (first == second) & (first != 0), least),
+        ("contested", "Most contested", says[1], good, spread - flips),
+        ("flipped", "Flipped by the order", says[2], good & (first * second < 0), flips),
     )
     wanted = ("prefer_a", "prefer_a_ab", "prefer_a_ba", "same_text", "p_ab", "p_ba")
-    orders = [(good & which, by) for _, _, _, which, by in kinds]
-    found: list[Examples] = []
-    for frame, role in roles_in(material.frames).items():
-        if role.pairs is not None and role.pairs.ranked and role.pairs.verdicts:
-            chosen = _Chosen(material, frame, role.pairs.columns(), found)
-            found += chosen.shown(wanted, [kind[:3] for kind in kinds], orders, _judged)
-    return found
+    return role.pairs.columns(), wanted, kinds
 
 
 def _entropy(column: str) -> pl.Expr:
@@ -116,61 +105,37 @@ def _entropy(column: str) -> pl.Expr:
     return pl.col(column).list.eval(mass).list.sum().fill_null(0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """Rows of a frame that are worth reading.
+def _rewritings(role: RowRoles) -> _Kinds:
+    if role.rewriting is None:
+        return {}, (), ()
+    title, column, change = role.rewriting.title, role.rewriting.change, pl.col("change")
+    good = _OK & change.is_finite() & ~pl.col("unchanged")
+    kinds = [
+        (
+            key,
+            f"{title}: rewritings with the {which} {column}",
+            f"The {which} {column}.",
+            good & (by > 0),
+            by,
+        )
+        for key, which, by in (
+            ("rewritten-down", "lowest", -change),
+            ("rewritten-up", "highest", change),
+        )
+    ]
+    return role.rewriting.columns(), ("change", "unchanged"), kinds
 
-    Attributes:
-        material: The run.
-        frame: Name of the frame.
-        role: Its columns, by the name that reports know them by.
-        before: Examples of other frames, which took their keys first.
-    """
 
-    material: Material
-    frame: str
-    role: Named
-    before: Sequence[Examples]
-
-    def shown(
-        self,
-        wanted: Sequence[str],
-        kinds: Sequence[tuple[str, str, str]],
-        orders: Sequence[_Order],
-        show: Callable[[Row, Answers], Example],
-    ) -> list[Examples]:
-        """Return the examples of each kind; none where the frame lacks a column.
-
-        Args:
-            wanted: Columns that the orders look at.
-            kinds: Key, title and explanation of each kind.
-            orders: Of each kind.
-            show: Makes an example of a row.
-        """
-        columns = there(self.material.frames, self.frame, self.role)
-        if not {*wanted} <= columns.keys():
-            return []
-        best = _top(self.material, self.frame, {name: columns[name] for name in wanted}, orders)
-        rows = [[self._row(place) for place in one["place"]] for one in best]
-        keys = {key for chosen in rows for row in chosen for key in _keys(row)}
-        answers = _answers(self.material, keys)
-        found = [
-            Examples(key, title, says, [show(row, answers) for row in chosen])
-            for (key, title, says), chosen in zip(kinds, rows, strict=True)
-        ]
-        if self.before:
-            # Of another method's frame.
-            found = [
-                replace(one, key=f"{one.key}-{self.frame}", title=f"{one.title} ({self.frame})")
-                for one in found
-            ]
-        return found
-
-    def _row(self, place: int) -> Row:
-        row = row_of(self.material.frames, self.frame, place)
-        taken = {*self.role, *self.role.values()}
-        named = {name: row.get(column) for name, column in self.role.items()}
-        return {name: value for name, value in row.items() if name not in taken} | named
+def _ratings(role: RowRoles) -> _Kinds:
+    if role.distribution is None:
+        return {}, (), ()
+    mean, good = pl.col("mean"), _OK & pl.col("mean").is_finite()
+    kinds = (
+        ("score-high", "Highest scores", "The highest mean of the distribution.", good, mean),
+        ("score-low", "Lowest scores", "The lowest mean of the distribution.", good, -mean),
+        ("score-wide", "Least certain scores", "The widest distribution.", good, pl.col("std")),
+    )
+    return role.distribution.columns(), ("mean", "std"), kinds
 
 
 def _top(
@@ -244,106 +209,45 @@ def _answers(material: Material, wanted: set[tuple[object, ...]]) -> Answers:
     return found
 
 
-def _judged(row: Row, answers: Answers) -> Example:
-    (first, second) = _keys(row)
-    a, b = answers.get(first, {}), answers.get(second, {})
-    texts = [
-        Text(f"A · {row['model_a']}", _given(a.get("text"))),
-        Text(f"B · {row['model_b']}", _given(b.get("text"))),
-    ]
-    # Of the answer that is preferred, so that a bar shows how clearly.
-    is_a = row["prefer_a"] >= _EVEN
-    bars = [
-        (f"P({'A' if is_a else 'B'} better), {order}", share, numbers.probability(share))
-        for order, column in (
-            ("A shown first", "prefer_a_ab"),
-            ("B shown first", "prefer_a_ba"),
-            ("both orders", "prefer_a"),
-        )
-        for share in (row[column] if is_a else 1.0 - row[column],)
-    ]
-    if len({words for *_, words in bars}) == 1:
-        bars = bars[-1:]
-    return Example(_about(row, _judge(row)), _asked(a or b), texts, bars)
+def _row(material: Material, frame: str, role: Named, place: int) -> Row:
+    """A row with the columns of a role by the names that reports know them by."""
+    row = row_of(material.frames, frame, place)
+    taken = {*role, *role.values()}
+    named = {name: row.get(column) for name, column in role.items()}
+    return {name: value for name, value in row.items() if name not in taken} | named
 
 
-def _judge(row: Row) -> str:
-    return f"judged by {row['judge']}" if row.get("judge") else "judged by the method"
-
-
-def _about(row: Mapping[str, Any], who: str) -> str:
+def _case(row: Row, columns: Named, answers: Answers) -> tuple[str, Texts, Texts]:
+    """A sentence on a row, what was asked, and what was said."""
+    known = {str(key[-1]): answers.get(key, {}) for key in _keys(row)}
+    first: Row = next(filter(None, known.values()), {})
+    asked = [("Prompt", _given(first.get("prompt")))] if first else []
+    if first.get("reference"):
+        asked.append(("Reference", _given(str(first["reference"]))))
+    said = [(model, answer.get("text")) for model, answer in known.items()]
+    who = f"judged by {row.get('judge') or 'the method'}"
+    if "change" in row:
+        who = f"model {row['model']} · {columns['change']} = {row['change']:+.3f}"
+        means = [numbers.maybe(row[name], "{:.3f}".format) for name in ("before", "after")]
+        said = [
+            (f"{label} · mean log-probability {mean}", row[label.lower()])
+            for label, mean in zip(("Answer", "Rewriting"), means, strict=True)
+        ]
+    elif "mean" in row:
+        spread = numbers.maybe(row["std"], "{:.2f}".format)
+        who += f" · mean {row['mean']:.2f}, standard deviation {spread}"
+        said = [(f"Answer · {model}", text) for model, text in said]
+    else:
+        shares = (numbers.probability(row[f"prefer_a{order}"]) for order in ("", "_ab", "_ba"))
+        who += " · P(A better) {}; {} with A shown first, {} with B".format(*shares)
+        said = [(f"{side} · {model}", text) for side, (model, text) in zip("AB", said, strict=True)]
     turn = f" · turn {row['turn']}" if row.get("turn", 1) not in (None, 1) else ""
     category = f" · {row['category']}" if row.get("category") else ""
-    return f"{row['method']} · {who} · item {row['item']}{turn}{category}"
-
-
-def _asked(answer: Mapping[str, Any]) -> list[Text]:
-    texts = [Text("Prompt", _given(answer.get("prompt")))] if answer else []
-    if answer.get("reference"):
-        texts.append(Text("Reference", safe_block(str(answer["reference"]))))
-    return texts
+    about = f"{row['method']} · {who} · item {row['item']}{turn}{category}"
+    return about, asked, [(label, _given(text)) for label, text in said]
 
 
 def _given(text: str | None) -> str:
     if text is None:
         return "(not in the frames of this run)"
     return safe_block(text) if text.strip() else "(empty)"
-
-
-def _rewritings(material: Material) -> list[Examples]:
-    change = pl.col("change")
-    good = (pl.col("status") == "ok") & change.is_finite() & ~pl.col("unchanged")
-    found: list[Examples] = []
-    for frame, role in roles_in(material.frames).items():
-        if role.rewriting is None:
-            continue
-        title, column = role.rewriting.title, role.rewriting.change
-        kinds = (("rewritten-down", "lowest", -change), ("rewritten-up", "highest", change))
-        chosen = _Chosen(material, frame, role.rewriting.columns(), found)
-        found += chosen.shown(
-            ("change", "unchanged"),
-            [
-                (key, f"{title}: rewritings with the {which} {column}", f"The {which} {column}.")
-                for key, which, _ in kinds
-            ],
-            [(good & (by > 0), by) for *_, by in kinds],
-            partial(_rewritten, column),
-        )
-    return found
-
-
-def _rewritten(column: str, row: Row, answers: Answers) -> Example:
-    asked = _asked(answers.get(_keys(row)[0], {}))
-    texts = []
-    for label, text, before in (
-        ("Answer", "answer", "before"),
-        ("Rewriting", "rewriting", "after"),
-    ):
-        mean = numbers.maybe(row[before], "{:.3f}".format)
-        texts.append(Text(f"{label} · mean log-probability {mean}", _given(row[text])))
-    about = f"model {row['model']} · {column} = {row['change']:+.3f}"
-    return Example(_about(row, about), asked, texts, ())
-
-
-def _rated(material: Material) -> list[Examples]:
-    good = (pl.col("status") == "ok") & pl.col("mean").is_finite()
-    kinds = (
-        ("score-high", "Highest scores", "The highest mean of the distribution.", pl.col("mean")),
-        ("score-low", "Lowest scores", "The lowest mean of the distribution.", -pl.col("mean")),
-        ("score-wide", "Least certain scores", "The widest distribution.", pl.col("std")),
-    )
-    found: list[Examples] = []
-    for frame, role in roles_in(material.frames).items():
-        if role.distribution is not None:
-            chosen = _Chosen(material, frame, role.distribution.columns(), found)
-            orders = [(good, by) for *_, by in kinds]
-            found += chosen.shown(("mean", "std"), [kind[:3] for kind in kinds], orders, _scored)
-    return found
-
-
-def _scored(row: Row, answers: Answers) -> Example:
-    answer = answers.get(_keys(row)[0], {})
-    texts = [Text(f"Answer · {row['model']}", _given(answer.get("text")))]
-    spread = numbers.maybe(row["std"], "{:.2f}".format)
-    score = f"{_judge(row)} · mean {row['mean']:.2f}, standard deviation {spread}"
-    return Example(_about(row, score), _asked(answer), texts, ())

@@ -10,7 +10,7 @@ import polars as pl
 from orchestrator import figures
 from orchestrator.contracts.context import Context
 from orchestrator.errors import PluginError
-from orchestrator.figures import MAX_ROWS, Figure, Kind, Picture, finite, key
+from orchestrator.figures import MAX_ROWS, Figure, Kind, Picture, key
 from orchestrator.frames import counted_by, names_of
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.report.brief import Brief
@@ -20,7 +20,7 @@ from orchestrator.store import FailureCount
 from orchestrator.tables import Table
 
 __all__ = [
-    "MAX_ROWS", "Figure", "Material", "Picture", "finite", "key", "made_safe", "name",
+    "MAX_ROWS", "Figure", "Material", "Picture", "key", "made_safe", "name",
     "named", "point", "points",
 ]  # fmt: skip
 

@@ -225,7 +225,7 @@ def of_calibration(material: Material) -> list[Figure]:
             except UsageError:
                 # Of these answers it is not known which are right.
                 continue
-    found = [one for one in found if one.found.n]
+    found = [one for one in found if one[1].n]
     return [_figure(found, context.confidence_level)] if found else []
 
 
@@ -238,7 +238,7 @@ def _figure(found: list[Calibrated], confidence_level: float) -> Figure:
     if picture is not None:
         options = {"percent": True, "diagonal": [0.5, 1.0]}
         picture = replace(picture, x="confidence in the preferred answer", options=options)
-    n = sum(one.found.n for one in found)
+    n = sum(one.n for _, one, _ in found)
     level = numbers.level(confidence_level)
     basis = (
         f"n = {numbers.counted(n, 'pair')} of which one answer alone equals the reference · "

@@ -13,6 +13,7 @@ from orchestrator.columns import score_words
 from orchestrator.contracts.context import Source
 from orchestrator.contracts.method import Summary, is_judging
 from orchestrator.errors import OrchestratorError
+from orchestrator.numbers import finite
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import given, without_n
 from orchestrator.ranking.scores import Aligned, align, basis_of
@@ -46,11 +47,11 @@ def curved(table: Table, curves: Curves) -> Figure | None:
     at = {column.name: place for place, column in enumerate(table.columns)}
     shown: list[dict[str, Any]] = []
     for row in table.rows:
-        x = figures.finite(number_of(row[at[curves.x]]))
+        x = finite(number_of(row[at[curves.x]]))
         who = str(row[at[curves.each]]) if curves.each else ""
         for column in curves.y:
             cell = row[at[column]]
-            value = figures.finite(number_of(cell))
+            value = finite(number_of(cell))
             if x is None or value is None:
                 continue
             # The unit stands at the axis.
@@ -63,8 +64,8 @@ def curved(table: Table, curves: Curves) -> Figure | None:
                 {
                     "x": x,
                     "value": value,
-                    "low": figures.finite(bounds.low),
-                    "high": figures.finite(bounds.high),
+                    "low": finite(bounds.low),
+                    "high": finite(bounds.high),
                     "group": group,
                     "tip": tip,
                 }

@@ -17,10 +17,10 @@ from orchestrator.frames import counted_by, lazy_of, names_of
 from orchestrator.report.html import basis, judgments, methods, ranked
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Figure, Material
-from orchestrator.report.html.shell import can_draw, keyed, page, safe_block, template, undrawn
+from orchestrator.report.html.shell import keyed, page, template, undrawn
 from orchestrator.report.picture import forest
 from orchestrator.report.rankings import coverage
-from orchestrator.report.text import in_command, page_line, safe_name, safe_names
+from orchestrator.report.text import in_command, page_line, safe_block, safe_name, safe_names
 from orchestrator.report.words import subject
 from orchestrator.tables import Table
 
@@ -84,7 +84,7 @@ def content(material: Material, parts: Sequence[Section] | None = None) -> str:
     main = template("main.html.j2")
     if parts is None:
         return main.render(in_brief(material), shown="glance")
-    figures = [figure for section in parts for figure in section.figures if can_draw()]
+    figures = [figure for section in parts for figure in section.figures if not undrawn()]
     waiting = Markup('<p class="faint">Drawing …</p>')
     drawn = {figure.key: waiting for figure in figures if figure.picture is not None}
     return main.render(_variables(material, parts), shown="sections", drawn=drawn, grid=keyed())
@@ -272,6 +272,6 @@ def warnings(material: Material) -> list[str]:
     found: list[str] = []
     for one in material.rankings:
         found += [f"{one.source or 'ranking'}: {note}" for note in one.notes[:_MAX_NOTES]]
-    if not can_draw():
-        found.append(f"Charts are not shown because they need: {undrawn()}.")
+    if needed := undrawn():
+        found.append(f"Charts are not shown because they need: {needed}.")
     return [line for line in dict.fromkeys(found) if line]

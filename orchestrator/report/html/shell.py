@@ -7,7 +7,6 @@ import json
 import math
 import re
 import resource
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,45 +19,8 @@ import jinja2
 from markupsafe import Markup, escape
 
 from orchestrator.report.html.figures import Figure, key, made_safe
-from orchestrator.report.text import page_line, safe_name
+from orchestrator.report.text import page_line, safe_block, safe_name
 from orchestrator.tables import Measured, Table, cell_parts
-
-# Text from outside (answers, prompts, names) as a page may show it, lines kept.
-#
-# Jinja escapes what HTML would obey. Here goes what is left: characters that reorder, hide or
-# overprint their neighbours are written out as escapes such as `\u202e`, and what is endless is
-# cut.
-
-
-MAX_CHARACTERS: Final = 2400
-"""Of one text in a report; what is cut is counted."""
-
-_MAX_MARKS: Final = 3
-_NEW_LINES: Final = re.compile(r"\r\n?|[\v\f\x85\u2028\u2029]")
-_PLAIN: Final = re.compile(r"[\n\t -~]*\Z")
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
-# A zero-width joiner between letters is spelling in several scripts, and in emoji.
-_JOINERS: Final = "\u200c\u200d"
-_MARKS: Final = frozenset({"Mn", "Me"})
-
-
-def safe_block(text: str, limit: int = MAX_CHARACTERS) -> str:
-    """The text without anything that a browser would draw elsewhere or not at all."""
-    shown = _NEW_LINES.sub("\n", text[:limit])
-    if not _PLAIN.match(shown):
-        visible: list[str] = []
-        marks = 0
-        for character in shown:
-            category = unicodedata.category(character)
-            marks = marks + 1 if category in _MARKS else 0
-            if marks > _MAX_MARKS:
-                continue
-            hidden = category in _HIDDEN and character not in "\n\t" and character not in _JOINERS
-            visible.append(ascii(character)[1:-1] if hidden else character)
-        shown = "".join(visible)
-    more = len(text) - limit
-    return shown if more <= 0 else f"{shown}… ({more:,} more characters)"
-
 
 _MAX_CELL: Final = 400
 
@@ -134,11 +96,6 @@ _LETTER: Final = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc"
 _RIGHT_TO_LEFT: Final = re.compile(f"[{_LETTER}]+(?:[ _.-][{_LETTER}]+)*")
 
 
-def can_draw() -> bool:
-    """Return True if charts can be drawn here."""
-    return not undrawn()
-
-
 def undrawn() -> str:
     """Name the missing requirements of charts; empty if charts can be drawn."""
     if any(importlib.util.find_spec(name) is None for name in _NEEDED):
@@ -181,7 +138,7 @@ def drawings(figures: Iterable[Figure]) -> Iterator[tuple[str, Mapping[str, obje
 
     The SVG has shapes and text only, which is checked where it is made.
     """
-    if can_draw():
+    if not undrawn():
         drawing = importlib.import_module("orchestrator.report.html.charts")
         for one in figures:
             if (chart := drawing.specification(one)) is not None:

@@ -18,6 +18,7 @@ from orchestrator.probing.record import ALTERNATIVES, BAD, NO, Finding, ProbeRec
 from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import Failure, Generation, Messages, Sampling, Scored
 from orchestrator.runner.models.asking import Asking, Target
+from orchestrator.wire.requests import messages_of
 
 _CHAT: Final = "/v1/chat/completions"
 _USUAL_CAP: Final = 20
@@ -241,7 +242,7 @@ class Probe:
         if self._t.plain:
             return []
         listing = chat(await self._ask(return_tokens_as_token_ids=True))
-        top = listing.positions[0].top if listing is not None and listing.positions else ()
+        top = listing.positions[0].top_logprobs if listing is not None and listing.positions else ()
         listed = []
         for one in top[1:]:
             if one.id is not None and one.logprob is not None:
@@ -275,7 +276,7 @@ class Probe:
         ]
         if self._t.plain:
             return found
-        question = requests.turns(requests.QUESTION)
+        question = messages_of(requests.QUESTION)
         wide = await self._ask(messages=question, top_logprobs=self._most)
         return [*found, abilities.agreement(letters, abilities.ONE_TOKEN, wide)]
 
@@ -293,7 +294,7 @@ class Probe:
             return [unknown("template", f"{self._t.kind} has no tokenise route")]
         asked = {
             "model": self._t.model,
-            "messages": requests.turns(requests.PROMPT),
+            "messages": messages_of(requests.PROMPT),
             "add_generation_prompt": True,
         }
         reply = await self.asks.post(routes.chat_path, asked)
@@ -357,12 +358,12 @@ class Probe:
             return tuple(await _at_once(*map(self._seen, record.PROMPTS))), None
         alone = tuple([await self._seen(prompt) for prompt in record.PROMPTS])
         rounds = [await _at_once(*map(self._seen, record.PROMPTS)) for _ in range(_ROUNDS)]
-        found = [one.mean for one in (record.compare(alone, some) for some in rounds) if one]
+        found = [one[0] for one in (record.compare(alone, some) for some in rounds) if one]
         return alone, max(found, default=None)
 
     async def _seen(self, prompt: Messages) -> Seen:
         if not self._t.plain:
-            messages = requests.turns(prompt)
+            messages = messages_of(prompt)
             reply = await self._ask(messages=messages, max_tokens=record.TOKENS)
             if (seen := record.of_chat(chat(reply))).listed:
                 return seen

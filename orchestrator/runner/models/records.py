@@ -312,7 +312,7 @@ def _compared(held: ProbeRecord, whole: ProbeRecord, now: ProbeRecord) -> ProbeR
         seen=held.seen,
         noise=held.noise,
         n_compared=held.n_compared + 1,
-        largest=max(alike.mean, held.largest or 0.0),
+        largest=max(alike[0], held.largest or 0.0),
     )
 
 

@@ -20,8 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from orchestrator import extras
-from orchestrator.errors import EXIT_INTERRUPTED, UsageError
+from orchestrator.errors import EXIT_INTERRUPTED, UsageError, need
 from orchestrator.placement import Node, Size
 from orchestrator.recipe.settings import Cluster
 from orchestrator.runner.servers.launched import CarrierOf
@@ -277,7 +276,7 @@ def ray_actors(cluster: Cluster) -> CarrierOf:
     Raises:
         UsageError: If Ray is not installed, or too old, or the address is wrong.
     """
-    extras.need("--on ray", "ray", ["ray"])
+    need("--on ray", "ray", ["ray"])
     found = metadata.version("ray")
     if tuple(int(part) for part in found.split(".")[:2]) < OLDEST:
         oldest = ".".join(map(str, OLDEST))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from launch.embedded import scoring as routes
 from launch.embedded.protocol import ChooseRequest, ScoreRequest
-from launch.embedded.scoring import Choosing, Scoring
 from launch.embedded.served import Settings, load
 from tests.launch.embedded.client import USER, forced, run, taken
 from training.export import NAMES
@@ -17,8 +17,8 @@ LABELS = [["[[>>]]"], ["[[>]]"], ["[[=]]"], ["[[<]]"], ["[[<<]]"]]
 def test_choices_of_bundled_models_equal_direct_passes() -> None:
     for name in NAMES:
         served = load(name, f"bundled:{name}", Settings())
-        choosing = Choosing.of(ChooseRequest(messages=USER, labels=LABELS), served)
-        scoring = Scoring.of(ScoreRequest(messages=USER, text="[[=]]"), served)
+        choosing = routes.choose(ChooseRequest(messages=USER, labels=LABELS), served)
+        scoring = routes.score(ScoreRequest(messages=USER, text="[[=]]"), served)
         served.engine.start()
         run(served.engine, choosing.job, scoring.job)
         served.engine.close()

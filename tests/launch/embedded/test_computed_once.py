@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from launch.embedded import scoring as routes
 from launch.embedded.engine import Engine, Limits
-from launch.embedded.jobs import Job
+from launch.embedded.jobs import Job, Work
 from launch.embedded.prefill import BLOCK
 from launch.embedded.protocol import ChooseRequest, ScoreRequest
 from launch.embedded.runner import Chunk, Prefilled, Runner
-from launch.embedded.scoring import Choosing, Scoring
 from launch.embedded.served import Served
 from tests.launch.embedded.client import run
 
@@ -41,15 +41,15 @@ def counting(bos: Served) -> Iterator[tuple[Served, Counting]]:
     engine.close()
 
 
-def judgment(served: Served, a: str, b: str, labels: list[list[str]]) -> Choosing:
+def judgment(served: Served, a: str, b: str, labels: list[list[str]]) -> Work:
     text = f"{TASK}A: {a} B: {b}"
     request = ChooseRequest(messages=[{"role": "user", "content": text}], labels=labels)
-    return Choosing.of(request, served)
+    return routes.choose(request, served)
 
 
-def score(served: Served, text: str) -> Scoring:
+def score(served: Served, text: str) -> Work:
     message = {"role": "user", "content": TASK + FIRST}
-    return Scoring.of(ScoreRequest(messages=[message], text=text), served)
+    return routes.score(ScoreRequest(messages=[message], text=text), served)
 
 
 def shared(one: Job, other: Job) -> int:
@@ -67,7 +67,7 @@ def test_both_orders_compute_their_common_text_once_and_labels_only_their_own_to
     one, other = (order.job for order in orders)
     run(served.engine, one, other)
     common = shared(one, other)
-    labels = sum(len(order.nodes) - 1 for order in orders)
+    labels = sum(len(order.job.ids) - order.job.n_prompt for order in orders)
     assert common >= 2 * BLOCK
     assert labels > 0
     assert runner.n_computed == one.n_prompt + other.n_prompt - common + labels
@@ -83,7 +83,7 @@ def test_other_labels_of_a_known_prompt_compute_less_than_a_block_of_it(
     runner.n_computed = 0
     again = judgment(served, FIRST, SECOND, LABELS)
     run(served.engine, again.job)
-    assert runner.n_computed <= BLOCK + len(again.nodes) - 1
+    assert runner.n_computed <= BLOCK + len(again.job.ids) - again.job.n_prompt
 
 
 def test_revisions_of_an_answer_share_their_prompt(counting: tuple[Served, Counting]) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from launch.embedded import scoring as routes
 from launch.embedded.engine import Engine, Limits
 from launch.embedded.features import OBSERVERS, Wanted, Watcher
+from launch.embedded.jobs import Work
 from launch.embedded.protocol import ApiError, Prefix, ScoreRequest, UnsupportedModelError
 from launch.embedded.runner import Runner
-from launch.embedded.scoring import Scoring
 from launch.embedded.served import Served, Settings, load
 from orchestrator.records import FEATURES
 from tests.launch.embedded.client import USER, Client, run
@@ -55,11 +56,11 @@ def direct(served: Served, ids: list[int], n_prompt: int) -> dict[str, Any]:
     }
 
 
-def score(served: Served, **fields: Any) -> Scoring:
-    return Scoring.of(ScoreRequest(**{"messages": USER, **fields}), served)
+def score(served: Served, **fields: Any) -> Work:
+    return routes.score(ScoreRequest(**{"messages": USER, **fields}), served)
 
 
-def check(served: Served, scoring: Scoring) -> None:
+def check(served: Served, scoring: Work) -> None:
     reply = scoring.reply()
     prompt = list(scoring.job.ids[: scoring.job.n_prompt])
     expected = direct(served, [*prompt, *reply["token_ids"]], len(prompt))

@@ -7,11 +7,11 @@ import random
 import pytest
 import torch
 
+from launch.embedded import scoring as routes
 from launch.embedded.chat import unresolved
 from launch.embedded.engine import Engine, Limits
-from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop
+from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop, Work
 from launch.embedded.protocol import ChooseRequest, Prefix, ScoreRequest
-from launch.embedded.scoring import Choosing, Scoring
 from launch.embedded.served import Served
 from tests.launch.embedded.client import USER, drawn, forced, run, taken
 
@@ -82,14 +82,14 @@ def test_a_known_head_keeps_the_numbers(served: Served) -> None:
     check_against_direct(served, second)
 
 
-def score(served: Served, **fields: object) -> Scoring:
-    scoring = Scoring.of(ScoreRequest(messages=USER, **fields), served)  # type: ignore[arg-type]
+def score(served: Served, **fields: object) -> Work:
+    scoring = routes.score(ScoreRequest(messages=USER, **fields), served)  # type: ignore[arg-type]
     run(served.engine, scoring.job)
     return scoring
 
 
-def choose(served: Served, labels: list[list[str]], prefix: Prefix | None = None) -> Choosing:
-    choosing = Choosing.of(ChooseRequest(messages=USER, labels=labels, prefix=prefix), served)
+def choose(served: Served, labels: list[list[str]], prefix: Prefix | None = None) -> Work:
+    choosing = routes.choose(ChooseRequest(messages=USER, labels=labels, prefix=prefix), served)
     run(served.engine, choosing.job)
     return choosing
 
@@ -126,7 +126,8 @@ def test_alternatives_do_not_change_a_score(served: Served) -> None:
     listed = score(served, token_ids=ids, top_logprobs=served.runner.vocabulary).reply()
     assert listed["logprobs"] == CLOSE(bare.reply()["logprobs"], abs=1e-4)
     assert set(listed) - set(bare.reply()) == {"top_token_ids", "top_logprobs"}
-    assert bare.reader.top == []
+    assert isinstance(bare.job.reader, Forced)
+    assert bare.job.reader.top == []
     for token, value, tokens, values in zip(
         ids, listed["logprobs"], listed["top_token_ids"], listed["top_logprobs"], strict=True
     ):
@@ -139,7 +140,7 @@ def test_a_score_cut_to_chunks_keeps_its_alternatives(bos: Served) -> None:
     engine.start()
     ids = [5 + 7 * i % 300 for i in range(50)]
     request = ScoreRequest(messages=USER, token_ids=ids, top_logprobs=3)
-    scoring = Scoring.of(request, bos)
+    scoring = routes.score(request, bos)
     run(engine, scoring.job)
     engine.close()
     rows = forced(bos, [*prompt(bos), *ids])[len(prompt(bos)) - 1 : -1]
@@ -200,10 +201,10 @@ def test_choices_together_equal_choices_alone(served: Served) -> None:
         ChooseRequest(messages=[{"role": "user", "content": "word " * n}], labels=LABELS)
         for n in range(1, 60, 7)
     ]
-    apart = [Choosing.of(request, served) for request in requests]
+    apart = [routes.choose(request, served) for request in requests]
     for choosing in apart:
         run(served.engine, choosing.job)
-    joint = [Choosing.of(request, served) for request in requests]
+    joint = [routes.choose(request, served) for request in requests]
     run(served.engine, *(choosing.job for choosing in joint))
     for one, other in zip(apart, joint, strict=True):
         assert one.reply()["logprobs"] == CLOSE(other.reply()["logprobs"], abs=1e-4)
@@ -212,7 +213,7 @@ def test_choices_together_equal_choices_alone(served: Served) -> None:
 def test_a_choice_about_a_known_head_keeps_its_numbers(served: Served) -> None:
     messages = [{"role": "user", "content": "the judge reads two answers " * 12}]
     request = ChooseRequest(messages=messages, labels=LABELS)
-    first, second = Choosing.of(request, served), Choosing.of(request, served)
+    first, second = routes.choose(request, served), routes.choose(request, served)
     run(served.engine, first.job)
     run(served.engine, second.job)
     assert second.job.n_cached >= 32

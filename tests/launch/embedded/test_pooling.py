@@ -7,9 +7,10 @@ import pytest
 import torch
 import transformers
 
+from launch.embedded import scoring as routes
 from launch.embedded.model import Rating
 from launch.embedded.protocol import ApiError, PoolingRequest
-from launch.embedded.scoring import Pooling, activated
+from launch.embedded.scoring import activated
 from launch.embedded.served import Settings, load
 from orchestrator.errors import LaunchError
 from tests.launch.embedded.client import Client, run
@@ -60,7 +61,7 @@ def messages(chat):
 
 
 def outputs(served, **fields):
-    pooling = Pooling.of(PoolingRequest(**fields), served)
+    pooling = routes.pool(PoolingRequest(**fields), served)
     run(served.engine, pooling.job)
     (row,) = pooling.reply()["data"]
     return row["data"]
@@ -99,9 +100,9 @@ def test_a_request_has_messages_or_a_text(reward_model):
     served, _, _ = reward_model
     for fields in ({}, {"messages": messages(CHATS[0]), "input": "x"}):
         with pytest.raises(ApiError, match="either messages or input"):
-            Pooling.of(PoolingRequest(**fields), served)
+            routes.pool(PoolingRequest(**fields), served)
     with pytest.raises(ApiError, match="maximum context length"):
-        Pooling.of(PoolingRequest(input="x " * 600), served)
+        routes.pool(PoolingRequest(input="x " * 600), served)
 
 
 def test_a_model_that_draws_texts_does_not_rate(client):

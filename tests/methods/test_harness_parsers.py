@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.judgment.harness import align_bench, auto_j, critique_llm, mt_bench
+from orchestrator.methods import align_bench, auto_j, critique_llm, mt_bench_judge
 
 RATINGS: dict[str, Callable[[str], float | None]] = {
-    "mt_bench": lambda text: mt_bench.read_rating(text).value,
-    "auto_j": lambda text: auto_j.read_rating(text).value,
-    "critique_llm": lambda text: critique_llm.read_score(text).value,
+    "mt_bench": lambda text: mt_bench_judge.RATING.read(text).value,
+    "auto_j": lambda text: auto_j.RATING.read(text).value,
+    "critique_llm": lambda text: critique_llm.SCORE.read(text).value,
     "align_bench": lambda text: align_bench.parse_judgment(text)[0],
 }
 VERDICTS: dict[str, Callable[[str], object]] = {
-    "mt_bench": lambda text: mt_bench.read_winner(text).value,
-    "auto_j": lambda text: auto_j.read_decision(text).value,
-    "critique_llm": lambda text: critique_llm.read_label(text).value,
+    "mt_bench": lambda text: mt_bench_judge.WINNER.read(text).value,
+    "auto_j": lambda text: auto_j.DECISION.read(text).value,
+    "critique_llm": lambda text: critique_llm.LABEL.read(text).value,
 }
 LONG = 400_000
 HOSTILE = {
@@ -51,9 +51,9 @@ def test_hostile_texts_are_read_in_linear_time(name):
     for parse in (*RATINGS.values(), *VERDICTS.values()):
         parse(text)
     for convention in ("auto_j", "selfeval"):
-        auto_j.published_rating(text, convention)[0]
-    mt_bench.published_rating(text)[0]
-    critique_llm.published_score(text)[0]
+        auto_j.RATING.by(text, convention)[0]
+    mt_bench_judge.RATING.by(text, "fastchat")[0]
+    critique_llm.SCORE.by(text, "critique_llm")[0]
     align_bench.parse_judgment(text, convention="align_bench")
 
 
@@ -67,9 +67,9 @@ def test_a_rating_is_missing_or_on_the_scale(text):
 
 @given(texts)
 def test_a_verdict_is_missing_or_one_of_the_three(text):
-    assert mt_bench.read_winner(text).value in {None, "A", "B", "tie"}
-    assert auto_j.read_decision(text).value in {None, 0, 1, 2}
-    assert critique_llm.read_label(text).value in {None, 0, 1, 2}
+    assert mt_bench_judge.WINNER.read(text).value in {None, "A", "B", "tie"}
+    assert auto_j.DECISION.read(text).value in {None, 0, 1, 2}
+    assert critique_llm.LABEL.read(text).value in {None, 0, 1, 2}
 
 
 @pytest.mark.parametrize("name", RATINGS)
@@ -84,13 +84,13 @@ def test_no_verdict_is_missing(name):
 
 
 READINGS = {
-    "rating": mt_bench.read_rating,
-    "winner": mt_bench.read_winner,
-    "auto_j": auto_j.read_rating,
-    "decision": auto_j.read_decision,
-    "critique": critique_llm.read_score,
-    "label": critique_llm.read_label,
-    "overall": align_bench.read_overall,
+    "rating": mt_bench_judge.RATING.read,
+    "winner": mt_bench_judge.WINNER.read,
+    "auto_j": auto_j.RATING.read,
+    "decision": auto_j.DECISION.read,
+    "critique": critique_llm.SCORE.read,
+    "label": critique_llm.LABEL.read,
+    "overall": align_bench.read_rating,
 }
 AMBIGUOUS = [
     # The audit's two texts, and what is like them.
@@ -158,7 +158,7 @@ def test_a_text_without_anything_like_a_verdict_has_none(form):
 
 
 def test_a_rating_off_the_scale_says_so():
-    read = mt_bench.read_rating("[[100]]")
+    read = mt_bench_judge.RATING.read("[[100]]")
     assert (read.value, read.cause) == (None, "verdict_off_scale")
     assert "100" in read.message
 
@@ -167,49 +167,49 @@ def test_a_rating_off_the_scale_says_so():
 def test_where_the_strict_reading_says_something_the_published_one_says_the_same(text):
     """Only what is refused differs; AlignBench, which cuts decimals, is left out."""
     pairs = [
-        (mt_bench.read_rating(text).value, mt_bench.published_rating(text)[0]),
-        (mt_bench.read_winner(text).value, mt_bench.published_winner(text)[0]),
-        (auto_j.read_rating(text).value, auto_j.published_rating(text, "auto_j")[0]),
-        (auto_j.read_decision(text).value, auto_j.published_decision(text)[0]),
-        (critique_llm.read_label(text).value, critique_llm.published_label(text)[0]),
+        (mt_bench_judge.RATING.read(text).value, mt_bench_judge.RATING.by(text, "fastchat")[0]),
+        (mt_bench_judge.WINNER.read(text).value, mt_bench_judge.WINNER.by(text, "fastchat")[0]),
+        (auto_j.RATING.read(text).value, auto_j.RATING.by(text, "auto_j")[0]),
+        (auto_j.DECISION.read(text).value, auto_j.DECISION.by(text, "auto_j")[0]),
+        (critique_llm.LABEL.read(text).value, critique_llm.LABEL.by(text, "critique_llm")[0]),
     ]
     for strict, published in pairs:
         assert strict is None or strict == published
 
 
 def test_conventions_of_missing_verdicts_have_names():
-    assert mt_bench.published_rating("none")[0] == -1
-    assert mt_bench.published_winner("none")[0] is None
-    assert auto_j.published_rating("none", "auto_j")[0] == 0.0
-    assert auto_j.published_rating("none", "selfeval")[0] == 5.0
-    assert auto_j.published_decision("none")[0] is None
-    assert critique_llm.published_score("none")[0] == 5.0
-    assert critique_llm.published_label("none") == (None, None)
-    assert align_bench.parse_judgment("none", convention="align_bench")[0] == -1
+    assert mt_bench_judge.RATING.by("none", "fastchat")[0] == -1
+    assert mt_bench_judge.WINNER.by("none", "fastchat")[0] is None
+    assert auto_j.RATING.by("none", "auto_j")[0] == 0.0
+    assert auto_j.RATING.by("none", "selfeval")[0] == 5.0
+    assert auto_j.DECISION.by("none", "auto_j")[0] is None
+    assert critique_llm.SCORE.by("none", "critique_llm")[0] == 5.0
+    assert critique_llm.LABEL.by("none", "critique_llm") == (None, None)
+    assert align_bench.SCORE.by("none", "align_bench")[0] == -1
 
 
 def test_fastchat_checks_no_range_and_we_do():
-    assert mt_bench.published_rating("[[100]]")[0] == 100
-    assert mt_bench.read_rating("[[100]]").value is None
-    assert mt_bench.read_rating("[[0]]").value is None
+    assert mt_bench_judge.RATING.by("[[100]]", "fastchat")[0] == 100
+    assert mt_bench_judge.RATING.read("[[100]]").value is None
+    assert mt_bench_judge.RATING.read("[[0]]").value is None
 
 
 def test_a_number_too_long_for_a_float_is_missing():
-    assert mt_bench.read_rating("[[" + "9" * 400 + "]]").value is None
+    assert mt_bench_judge.RATING.read("[[" + "9" * 400 + "]]").value is None
 
 
 def test_by_convention_auto_j_takes_the_last_rating_and_mt_bench_the_first():
     text = 'for example "Rating: [[5]]". Here: Rating: [[ 8 ]]'
-    assert auto_j.published_rating(text, "auto_j")[0] == 8.0
-    assert mt_bench.published_rating(text)[0] == 5.0
+    assert auto_j.RATING.by(text, "auto_j")[0] == 8.0
+    assert mt_bench_judge.RATING.by(text, "fastchat")[0] == 5.0
 
 
 def test_auto_j_reads_a_decision_whatever_its_case_and_by_convention_the_last():
     text = "So, the final decision is Response 1 ... no, the final decision is  TIE."
-    assert auto_j.published_decision(text)[0] == "tie"
-    assert auto_j.read_decision(text).value is None
-    assert auto_j.read_decision("the final decision is  TIE.").value == "tie"
-    assert auto_j.read_decision("the final decision is response 2").value == "B"
+    assert auto_j.DECISION.by(text, "auto_j")[0] == "tie"
+    assert auto_j.DECISION.read(text).value is None
+    assert auto_j.DECISION.read("the final decision is  TIE.").value == "tie"
+    assert auto_j.DECISION.read("the final decision is response 2").value == "B"
 
 
 def test_align_bench_reads_the_dimensions_of_the_last_dictionary():
@@ -242,14 +242,14 @@ def test_align_bench_braces_that_do_not_close_hold_nothing():
 
 
 def test_critique_llm_reads_hundred_as_ten_only_by_its_own_convention():
-    assert critique_llm.published_score("综合得分: 100")[0] == 10.0
-    assert critique_llm.read_score("综合得分: 100").value is None
-    assert critique_llm.read_score("'综合得分': 0.5").value == 0.5
+    assert critique_llm.SCORE.by("综合得分: 100", "critique_llm")[0] == 10.0
+    assert critique_llm.SCORE.read("综合得分: 100").value is None
+    assert critique_llm.SCORE.read("'综合得分': 0.5").value == 0.5
 
 
 def test_critique_llm_labels():
     read = [
-        critique_llm.read_label(f"{{'综合比较结果': '{name}'}}").value
+        critique_llm.LABEL.read(f"{{'综合比较结果': '{name}'}}").value
         for name in critique_llm.LABELS
     ]
     assert read == ["A", "B", "tie"]
@@ -279,6 +279,6 @@ def regex_rating(text):
 
 @given(st.text("[].0715 x", max_size=30))
 def test_the_linear_reading_of_mt_bench_equals_its_expressions(text):
-    found = mt_bench.published_rating(text)[0]
-    assert found is not None
+    found = mt_bench_judge.RATING.by(text, "fastchat")[0]
+    assert isinstance(found, float)
     assert math.isclose(found, regex_rating(text))

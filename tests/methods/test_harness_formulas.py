@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.judgment.harness import mt_bench
 from orchestrator.methods import alpaca_eval
+from orchestrator.methods._harness import swapped, two_games
 from tests.oracles.alpaca_eval import preference
 
 winners = st.sampled_from(["A", "B", "tie", None])
@@ -14,10 +14,10 @@ logprobs = st.floats(-60, 0) | st.just(-math.inf) | st.just(math.nan)
 
 @given(winners, winners)
 def test_two_games_give_a_winner_only_where_both_agree(one, two):
-    result = mt_bench.two_games(one, mt_bench.swapped(two))
+    result = two_games(one, swapped(two))
     if one is None or two is None:
         assert result is None
-    elif one == mt_bench.swapped(two):
+    elif one == swapped(two):
         assert result == one
     else:
         assert result == "tie"
@@ -25,7 +25,7 @@ def test_two_games_give_a_winner_only_where_both_agree(one, two):
 
 @given(winners)
 def test_swapping_twice_changes_nothing(winner):
-    assert mt_bench.swapped(mt_bench.swapped(winner)) == winner
+    assert swapped(swapped(winner)) == winner
 
 
 @given(logprobs, logprobs)

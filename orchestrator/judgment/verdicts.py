@@ -2,12 +2,12 @@
 
 A judge may quote the form it was asked for, cite "[1]", weigh several verdicts or deny one. The
 released parsers take the first or the last match all the same; here such a text has no verdict, and
-says why. What the released code reads is asked for by its name (`convention`).
+says why. What the released code reads is asked for by its name (`convention`). All parsers take
+time linear in the text.
 """
 
-import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 Winner = Literal["A", "B", "tie"]
@@ -16,12 +16,6 @@ Winner = Literal["A", "B", "tie"]
 NUMBER: Final = r"\d++(?:\.\d*+)?+"
 r"""Possessive, so that a long run of digits is read once: the published `\d+\.?\d*` backtracks
 through it quadratically. Both accept the same texts where a bracket follows."""
-
-
-def within(written: str, low: float, high: float) -> float | None:
-    """The number, None outside [low, high] (also where it is too long for a float64)."""
-    value = float(written)
-    return value if math.isfinite(value) and low <= value <= high else None
 
 
 NONE: Final = "no_verdict"
@@ -80,11 +74,11 @@ class Match(NamedTuple):
     """One place in a text that may be the verdict.
 
     Attributes:
-        value: What it says.
+        value: What it says; None where a released code reads none at the place of one.
         start: Where the whole of it starts, brackets or introduction included.
         begin: Where the label begins.
         end: Where it ends.
-        closing: What ends the label in the text.
+        closing: What ends the label in the text, so that none is the beginning of another.
     """
 
     value: Any
@@ -94,20 +88,22 @@ class Match(NamedTuple):
     closing: str = ""
 
 
-Slot = tuple[int, str]
-"""The place of a verdict in a text: the index of its label's first character, and what ends the
-label, so that none is the beginning of another."""
-Published = tuple[Any, Slot | None]
-"""The verdict that a released code reads, or its stand-in for none; and where it stands."""
+def matched(found: re.Match[str], value: float | str) -> Match:
+    """Return the place of a label, the first group of a match, that says `value`."""
+    closing = found.string[found.end(1) : found.end()]
+    return Match(value, found.start(), *found.span(1), closing)
 
 
-def published_number(match: re.Match[str] | None, unparsed: float) -> Published:
-    """Return the number in the first group, which ends with the match or the next character."""
-    if match is None:
-        return unparsed, None
-    begin, end = match.span(1)
-    closing = match.string[end : match.end()] or match.string[end:][:1]
-    return float(match.group(1)), (begin, closing)
+def number(found: re.Match[str]) -> Match:
+    """Return the place of a number, the first group, which ends with the match or one further."""
+    match = matched(found, float(found.group(1)))
+    return match if match.closing else match._replace(closing=found.string[match.end :][:1])
+
+
+def first_named(found: Sequence[Match], winners: Mapping[str, Winner]) -> Match | None:
+    """Return the first match of the winner that is named first, as the released codes look."""
+    order = tuple(winners.values())
+    return min(found, key=lambda match: order.index(match.value), default=None)
 
 
 class Reading(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.judgment.harness.mt_bench import read_rating, read_winner
+from orchestrator.methods.mt_bench_judge import RATING, WINNER
 
 WINNERS = [
     # Verdicts after a complete clause that has a negation.
@@ -76,12 +76,12 @@ RATINGS = [
 
 @pytest.mark.parametrize(("text", "winner"), WINNERS)
 def test_a_winner_is_read_as_a_person_reads_the_sentence(text, winner):
-    assert read_winner(text).value == winner
+    assert WINNER.read(text).value == winner
 
 
 @pytest.mark.parametrize(("text", "rating"), RATINGS)
 def test_a_rating_is_read_as_a_person_reads_the_sentence(text, rating):
-    assert read_rating(text).value == rating
+    assert RATING.read(text).value == rating
 
 
 WORDS = st.lists(st.text(string.ascii_letters, min_size=1, max_size=12), max_size=8)
@@ -90,7 +90,7 @@ DENIALS = ("not", "never", "is not", "isn't", "cannot", "not the", "rather than"
 
 @given(WORDS, st.sampled_from(DENIALS), st.sampled_from("ABC"))
 def test_a_label_right_after_a_denial_never_wins(before, denial, label):
-    assert read_winner(" ".join([*before, denial, f"[[{label}]]"])).value is None
+    assert WINNER.read(" ".join([*before, denial, f"[[{label}]]"])).value is None
 
 
 @given(
@@ -100,10 +100,10 @@ def test_a_label_right_after_a_denial_never_wins(before, denial, label):
     st.sampled_from("ABC"),
 )
 def test_a_label_that_the_judge_refuses_never_wins(before, denial, verb, label):
-    assert read_winner(" ".join([*before, "I", denial, verb, f"[[{label}]]"])).value is None
+    assert WINNER.read(" ".join([*before, "I", denial, verb, f"[[{label}]]"])).value is None
 
 
 @given(WORDS, st.sampled_from("ABC"))
 def test_a_sentence_before_the_verdict_denies_nothing(words, label):
     text = " ".join(["It is not", *words]) + f". [[{label}]]"
-    assert read_winner(text).value == {"A": "A", "B": "B", "C": "tie"}[label]
+    assert WINNER.read(text).value == {"A": "A", "B": "B", "C": "tie"}[label]
