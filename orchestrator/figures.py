@@ -124,15 +124,8 @@ def points(
             cell = Measured(float(cell))
         if isinstance(cell, Measured):
             grouped = "" if group is None else str(row[group])
-            found.append(
-                point(
-                    cell_text(table.columns[label], row[label]),
-                    cell,
-                    table.columns[value],
-                    grouped,
-                    name=name,
-                )
-            )
+            words = cell_text(table.columns[label], row[label])
+            found.append(point(words, cell, table.columns[value], grouped, name=name))
     rows = [row for row in found if row is not None]
     # Open ends alone have no place on an axis.
     is_placed = any(row[end] is not None for row in rows for end in ("value", "low", "high"))

@@ -4,10 +4,9 @@
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -32,7 +31,7 @@ from orchestrator.runner.results.frames import (
     notes_of,
 )
 from orchestrator.runner.results.readable import frames_of
-from orchestrator.runner.results.stored import missing_notes, record_of
+from orchestrator.runner.results.stored import Record, missing_notes, record_of
 from orchestrator.runner.results.tables import kept
 from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.session import Ended
@@ -99,7 +98,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     return Result(
         path,
         # All answers and prompts are read for these, which not every reader wants.
-        notes=lambda: [*notes, *_notes_on_rows(frames, record.recipe)],
+        notes=lambda: [*notes, *_notes_on_rows(frames, record)],
         completeness=done,
         allow_code=allow_code,
         frames=frames,
@@ -108,14 +107,14 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     )
 
 
-def _notes_on_rows(frames: FrameFiles, settings: Mapping[str, Any]) -> list[str]:
+def _notes_on_rows(frames: FrameFiles, record: Record) -> list[str]:
     """Return what to know of the rows, answers and prompts, all of which are read once for it."""
 
     def compute(frames: FrameFiles) -> list[str]:
-        alike = notes_on_frame(frames.scan(ITEMS), settings) if ITEMS in frames else ()
+        alike = notes_on_frame(frames.scan(ITEMS), record.recipe) if ITEMS in frames else ()
         return [*frame_notes(frames), *alike]
 
-    return kept(NOTES, frames, repr(settings.get("dataset")), [*frames], list[str], compute)
+    return kept(NOTES, frames, repr(record.recipe.get("dataset")), [*frames], list[str], compute)
 
 
 def result_of(  # noqa: PLR0913 (the parts of a run)
@@ -137,7 +136,7 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
     export_items(prepared.dataset, directory, late)
     frames = frames_of(store, directory, late=late)
     record = record_of(store, directory, None)
-    found = [*notes_of(store, record), *_notes_on_rows(frames, record.recipe)]
+    found = [*notes_of(store, record), *_notes_on_rows(frames, record)]
     for line in found:
         if line not in notes:
             shown.note(line)

@@ -5,7 +5,7 @@ and notebooks show this value, each in its own form. Nothing here does I/O.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -127,8 +127,10 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     is_checked = any(share is not None for share in shares) or any(
         "labels" in one for one in settings.get("analyses") or ()
     )
+    models = (settings.get("models") or {}).items()
+    given = [name for name, model in models if "answers" in model]
     steps = [
-        *_of_run(run, completeness or Completeness(), failures, notes, settings),
+        *_of_run(run, completeness or Completeness(), failures, notes, given),
         *_of_answers(run, questions, advice, rankings, measured, is_checked=is_checked),
     ]
     has_results = bool(rankings or tables)
@@ -197,9 +199,9 @@ _REPLIES: Final = (
 """The same of failures that are kept: their cause, what their message says, what to do."""
 
 
-def _kept_remedy(one: FailureCount, settings: Mapping[str, Any]) -> str:
+def _kept_remedy(one: FailureCount, given: Collection[str]) -> str:
     """Return what to do about a failure that is not asked again as it is; empty if unknown."""
-    if one.cause == "no_answer" and "answers" in (settings.get("models") or {}).get(one.model, {}):
+    if one.cause == "no_answer" and one.model in given:
         return _GIVEN
     found = (
         said for cause, part, said in _REPLIES if cause == one.cause and part in one.last_message
@@ -212,16 +214,19 @@ def _of_run(
     completeness: Completeness,
     failures: Sequence[FailureCount],
     notes: Sequence[str],
-    settings: Mapping[str, Any],
+    given: Collection[str],
 ) -> Iterator[Phrase]:
-    """Yield what to do before anything else is concluded: servers, keys, units without a row."""
+    """Yield what to do before anything else is concluded: servers, keys, units without a row.
+
+    The answers of the models in `given` are read from a file.
+    """
     see = f"`orchestrator view {run} --open --items 'where=failed>0'`"
     met: dict[str, dict[str, None]] = {}
     kept: dict[tuple[str, str], dict[str, None]] = {}
     for one in failures if completeness.left or completeness.failed else ():
         if (remedy := _REMEDIES.get(one.cause)) is not None:
             met.setdefault(remedy, {})[one.model] = None
-        elif completeness.failed and (remedy := _kept_remedy(one, settings)):
+        elif completeness.failed and (remedy := _kept_remedy(one, given)):
             kept.setdefault((remedy, one.cause), {})[one.model] = None
     for remedy, models in met.items():
         yield phrase(remedy, names([*models]), "; then run the same command again.")
