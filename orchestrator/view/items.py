@@ -325,8 +325,8 @@ def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool =
         parts = [pl.DataFrame(schema={"item": pl.String, key: pl.UInt32})]
         for name in frames:
             if {"item", needed} <= {*frames.names(name)}:
-                rows = frames.scan(name).filter(test).group_by("item").agg(pl.len().alias(key))
-                parts.append(rows.collect())
+                counted = frames.scan(name).filter(test).group_by("item")
+                parts.append(counted.agg(pl.len().alias(key)).collect())
         counts = pl.concat(parts).group_by("item").agg(pl.col(key).sum())
         if counts.height or key == "failed":
             table = table.join(counts, on="item", how="left", maintain_order="left")

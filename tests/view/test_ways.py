@@ -75,9 +75,9 @@ def test_the_report_knows_the_methods_that_the_list_knows(folder, tmp_path):
     result = orchestrator.load(folder / "a")
     keys = result.frames["items"]["item"]
     listed = Answers(result.frames, keys, result.context.sources, (), tmp_path).by
-    behind = html.unescape(re.search(r'data-behind="(.*?)"', render(material(result)))[1])
+    (behind,) = re.findall(r'data-behind="(.*?)"', render(material(result)))
     assert listed
-    assert tuple(json.loads(behind)["by"]) == listed
+    assert tuple(json.loads(html.unescape(behind))["by"]) == listed
 
 
 @pytest.mark.parametrize(
