@@ -427,3 +427,11 @@ def test_why_judges_are_not_trusted_is_said_once():
     checks = " ".join(check.says.text() for one in found for check in one.checks)
     assert reasons
     assert reasons not in checks
+
+
+def test_what_not_to_conclude_names_the_judge_that_is_not_trusted():
+    """Another judge of the same method may be trusted, and its ranking stand above."""
+    made = brief(rankings=[an_analysis(judge="j", coverage=0.1), an_analysis(judge="k")])
+    said = [one.text() for one in made.cautions if "whatever they say" in one.text()]
+    assert said
+    assert all(" by j, " in one for one in said)
