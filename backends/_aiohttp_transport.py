@@ -38,7 +38,7 @@ from backends._transport import (
     connect_timeout_s,
 )
 from orchestrator.backend import Endpoint, is_private
-from orchestrator.network import CONTROL_BYTES, collect, proxy_of, trust, words_of
+from orchestrator.network import CONTROL_BYTES, client_session, collect, trust, words_of
 from orchestrator.records import Failure
 from orchestrator.wire import failures
 from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
@@ -175,9 +175,7 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 T = TypeVar("T")
-_READ_BUFFER_BYTES: Final = 2**18
 _MAX_PART_BYTES: Final = 2**20
-_MAX_HEADER_BYTES: Final = 2**16
 # A server that closes an idle connection just as it is used again does so within a round trip, and
 # the request is sent anew. What is closed later was being answered, and that is to be known: it may
 # be another server that would answer next.
@@ -345,16 +343,8 @@ class AiohttpTransport:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         # A network that is near is faster than compression.
         headers["Accept-Encoding"] = "identity" if is_private(self._base_url) else "gzip"
-        self._sessions[method] = aiohttp.ClientSession(
-            connector=Connector(limit, self._keepalive_s, self._trusted),
-            headers=headers,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            proxy=proxy_of(self._base_url),
-            read_bufsize=_READ_BUFFER_BYTES,
-            max_field_size=_MAX_HEADER_BYTES,
-            # Inflated where the bytes are counted.
-            auto_decompress=False,
-        )
+        connector = Connector(limit, self._keepalive_s, self._trusted)
+        self._sessions[method] = client_session(self._base_url, connector, headers)
         return self._sessions[method]
 
 

@@ -5,7 +5,7 @@ import logging
 import re
 import weakref
 import zlib
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -18,6 +18,8 @@ from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
 
 if TYPE_CHECKING:
     import ssl
+
+    import aiohttp
 
 # Bodies of replies: a bound for each, and one for all that are being received.
 #
@@ -223,6 +225,28 @@ def proxy_of(base_url: str) -> str | None:
         log.warning("ignoring the proxy for %s: only http:// proxies are supported", parts.hostname)
         return None
     return found
+
+
+_READ_BUFFER_BYTES: Final = 2**18
+_MAX_HEADER_BYTES: Final = 2**16
+
+
+def client_session(
+    base_url: str, connector: "aiohttp.BaseConnector", headers: Mapping[str, str]
+) -> "aiohttp.ClientSession":
+    """Return a session with a server, by the proxy of the environment and without cookies."""
+    import aiohttp  # noqa: PLC0415 (a tenth of a second, and few commands speak to servers)
+
+    return aiohttp.ClientSession(
+        connector=connector,
+        headers=headers,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        proxy=proxy_of(base_url),
+        read_bufsize=_READ_BUFFER_BYTES,
+        max_field_size=_MAX_HEADER_BYTES,
+        # Inflated where the bytes are counted.
+        auto_decompress=False,
+    )
 
 
 # Certificates.

@@ -30,14 +30,14 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_023,
-    "functions with `Any` in the signature": 221,
-    "lines": 100_811,
-    "files": 404,
-    "distinct names": 3_867,
-    "value classes": 513,
-    "fields of value classes": 2_460,
-    "pairs of value classes that share 60 % of their fields": 16,
+    "private functions used once": 1_002,
+    "functions with `Any` in the signature": 215,
+    "lines": 100_014,
+    "files": 399,
+    "distinct names": 3_804,
+    "value classes": 497,
+    "fields of value classes": 2_399,
+    "pairs of value classes that share 60 % of their fields": 15,
     "floors of layers": 10,
     "frames to a run's first request": 13,
     "files to a run's first request": 7,

@@ -11,14 +11,16 @@ from pydantic import Field, model_validator
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import answers_of
 from orchestrator.contracts.settings import GivenFile
-from orchestrator.dataset.labels import read_labels
 from orchestrator.frames import columns_of
 from orchestrator.methods.probdiff import ProbDiff
-from orchestrator.plugin import Context, Measured, Settings, Source, UsageError
-from orchestrator.ranking.cells import mean_of, share_of, without_n
+from orchestrator.plugin import Cell, Context, Measured, Settings, Source, UsageError
+from orchestrator.ranking.cells import mean_of, order_words, share_of, without_n
+from orchestrator.ranking.human_labels import read_labels
 from orchestrator.ranking.scores import KEYS, Score, ScoreRef, score, source_of
 from orchestrator.records import Floats
+from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.means import levelled
+from orchestrator.statistics.resampling import Resampling
 
 CONFIDENCE: Final = "confidence"
 """Name of ProbDiff's score of a model, beside its columns: 1 where d reaches the main threshold."""
@@ -79,6 +81,18 @@ def level_means(means: Floats, values: pl.Series) -> Floats:
     return levelled(means, float(size) if isinstance(size, float) else 0.0)
 
 
+def agreement_cells(
+    values: Floats, gold: Floats, models: Sequence[str], resampling: Resampling
+) -> tuple[Cell, ...]:
+    """Return the order of models by values; its tau-b with that by gold, p, rho; and their number.
+
+    More is better; values and gold have shape (M,), nan for none.
+    """
+    found = ranking_agreement(values, gold, resampling)
+    tau = Measured(found.tau_b, why=(found.undefined or "") if found.tau_b is None else "")
+    return order_words(values, models), tau, found.tau_p, found.spearman, found.n_models
+
+
 class Gold(Settings):
     """The standard that scores are compared with; exactly one way is named."""
 
@@ -99,7 +113,7 @@ class Gold(Settings):
     )
 
     @model_validator(mode="after")
-    def _one(self) -> "Gold":
+    def _fits(self) -> "Gold":
         given = [
             self.method is not None,
             self.exact_match,

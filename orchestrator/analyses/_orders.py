@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field, field_validator
 
-from orchestrator.analyses._gold import evaluators, level_means, mean_cell
+from orchestrator.analyses._gold import agreement_cells, evaluators, level_means, mean_cell
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.columns import score_words
 from orchestrator.contracts.context import answers_of
@@ -42,7 +42,7 @@ from orchestrator.plugin import (
 )
 from orchestrator.ranking.cells import METHODS, n_prompts, order_words
 from orchestrator.ranking.scores import Score, ScoreRef
-from orchestrator.statistics.agreement import ORDER_METHOD, ordering, ranking_agreement
+from orchestrator.statistics.agreement import ORDER_METHOD, ordering
 from orchestrator.statistics.means import METHOD, paired_difference
 from orchestrator.statistics.results import Interval
 from orchestrator.tables import with_interval
@@ -84,7 +84,7 @@ class LeaderboardConfig(Settings):
 
     @field_validator("official")
     @classmethod
-    def _two_models(cls, value: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    def _checked(cls, value: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
         if short := [name for name, scores in value.items() if len(scores) < 2]:
             raise ValueError(f"give the scores of two models or more: {', '.join(short)}")
         return value
@@ -151,13 +151,8 @@ def _orders(
             means = [one.points.filter(pl.col("model") == model)["value"].mean() for model in there]
             numbers = np.array([np.nan if mean is None else mean for mean in means], np.float64)
             value = one.orientation * level_means(numbers, one.points["value"])
-            found = ranking_agreement(value, gold, resampling)
-            why = found.undefined or ""
-            tau = Measured(found.tau_b, why=why if found.tau_b is None else "")
-            orders = order_words(gold, there), order_words(value, there)
-            lines.append(
-                [name, one.name, *orders, tau, found.tau_p, found.spearman, found.n_models]
-            )
+            order, tau, p, rho, n_models = agreement_cells(value, gold, there, resampling)
+            lines.append([name, one.name, order_words(gold, there), order, tau, p, rho, n_models])
     notes = [
         "p: share of all orderings that agree or disagree at least as much as Kendall's tau; with "
         "four models it is at least 0.083"

@@ -17,7 +17,6 @@ from pydantic import Field
 
 from orchestrator.clusters import OVER
 from orchestrator.contracts.settings import GivenFile
-from orchestrator.dataset.labels import read_labels
 from orchestrator.plugin import (
     Analysis,
     Cell,
@@ -30,6 +29,7 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.cells import METHODS, n_prompts, share_of, without_n
+from orchestrator.ranking.human_labels import read_labels
 from orchestrator.statistics.agreement import (
     cohen_kappa,
     fleiss_kappa,

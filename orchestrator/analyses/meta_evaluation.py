@@ -17,7 +17,7 @@ import polars as pl
 from msgspec.structs import replace
 from pydantic import Field
 
-from orchestrator.analyses._gold import Gold, evaluators, level_means, read_gold
+from orchestrator.analyses._gold import Gold, agreement_cells, evaluators, level_means, read_gold
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import answers_of
 from orchestrator.numbers import finite
@@ -33,9 +33,8 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import n_prompts, order_words
+from orchestrator.ranking.cells import n_prompts
 from orchestrator.ranking.scores import KEYS, Score, ScoreRef
-from orchestrator.statistics.agreement import ranking_agreement
 from orchestrator.statistics.association import Kind, association
 from orchestrator.statistics.correlation import (
     Comparison,
@@ -308,12 +307,11 @@ def _orders(scores: Sequence[Score], context: Context) -> Iterator[Table]:
             level_means(means[name].fill_null(np.nan).to_numpy(), joined.points[name])
             for name in ("value", "gold")
         )
-        value = joined.orientation * value
-        found = ranking_agreement(value, gold, resampling)
-        order = order_words(value, means["model"].to_list())
-        why = found.undefined or ""
-        tau = Measured(found.tau_b, why=why if found.tau_b is None else "")
-        rows.append([joined.name, order, tau, found.tau_p, found.n_models])
+        models = means["model"].to_list()
+        order, tau, p, _, n_models = agreement_cells(
+            joined.orientation * value, gold, models, resampling
+        )
+        rows.append([joined.name, order, tau, p, n_models])
     yield make_table(
         "meta_evaluation.ranking",
         "Order of the models by each score, against their order by gold",

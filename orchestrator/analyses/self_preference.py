@@ -5,7 +5,7 @@ judges make of the same models tells the two apart: all judges are fitted togeth
 own sharpness and its own favour (`orchestrator.statistics.judge_aware`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -29,7 +29,6 @@ from orchestrator.ranking.winners import source_of_judges
 from orchestrator.statistics.bradley_terry import ELO_MEAN, ELO_SCALE
 from orchestrator.statistics.judge_aware import JudgeAwareFit, JudgedPairs, fit_judge_aware
 from orchestrator.statistics.multiple import holm
-from orchestrator.statistics.ratings import rate
 from orchestrator.statistics.student import interval_around
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import as_chance, untrusted, with_interval
@@ -51,29 +50,12 @@ class Config(Settings):
 
     @field_validator("families")
     @classmethod
-    def _one_family(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    def _checked(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         members = [model for family in value.values() for model in family]
         twice = sorted({model for model in members if members.count(model) > 1})
         if twice:
             raise ValueError(f"a model has one family: {', '.join(twice)}")
         return value
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """All judgments of a method.
-
-    Attributes:
-        found: Its preferences.
-        judges: J names.
-        models: M names.
-        pairs: The same as numbers, with the traits `_TRAITS`.
-    """
-
-    found: Preferences
-    judges: tuple[str, ...]
-    models: tuple[str, ...]
-    pairs: JudgedPairs
 
 
 class SelfPreferenceAnalysis(Analysis[Config]):
@@ -84,8 +66,8 @@ class SelfPreferenceAnalysis(Analysis[Config]):
     def summarise(self, context: Context) -> list[Table]:
         """The favours, how sharply each judge tells models apart, and ratings without favour."""
         source = source_of_judges(context, self.config.method)
-        judged = _judged(context, source, self.config)
-        fit = fit_judge_aware(judged.pairs)
+        found, judges, pairs = _judged(context, source, self.config)
+        fit = fit_judge_aware(pairs)
         if fit is None:
             raise UsageError(
                 f"{context.name}: favour and quality can't be told apart: fewer than two judges "
@@ -93,21 +75,24 @@ class SelfPreferenceAnalysis(Analysis[Config]):
                 "not connected by wins and losses, or judges and models decide every pair"
             )
         tables = [
-            _favours(judged, fit, context),
-            _sharpness(judged, fit, context),
-            _ratings(judged, fit, context),
+            _favours(found, judges, pairs, fit, context),
+            _sharpness(judges, pairs, fit, context),
+            _ratings(found, fit, context),
         ]
         trust = context.trust.get(source.name, ())
-        warnings = no_ranking_by_judge([one for one in trust if one.judge in judged.judges])
+        warnings = no_ranking_by_judge([one for one in trust if one.judge in judges])
         return [untrusted(table, warnings) for table in tables]
 
 
-def _judged(context: Context, source: Source, config: Config) -> _Judged:
+def _judged(
+    context: Context, source: Source, config: Config
+) -> tuple[Preferences, list[str], JudgedPairs]:
+    """Return the preferences of a method, its judges, and both as numbers with `_TRAITS`."""
     found = preferences(judged_rows(context, source))
     rows = found.rows
     if rows.is_empty():
         raise UsageError(f"{context.name}: {source.name!r} has no judged pair of answers")
-    judges = tuple(sorted(rows["judge"].unique().to_list()))
+    judges = sorted(rows["judge"].unique().to_list())
     models = found.models()
     family = {model: name for name, members in config.families.items() for model in members}
     traits = np.zeros((len(judges), len(models), len(_TRAITS)))
@@ -122,12 +107,17 @@ def _judged(context: Context, source: Source, config: Config) -> _Judged:
         )
     sides, soft = found.sides(), np.clip(found.values(SOFT), 0.0, 1.0)
     of_pair = (sides.prompts, sides.first, sides.second, sides.n_models)
-    pairs = JudgedPairs(*of_pair, codes(rows["judge"]), soft, traits)
-    return _Judged(found, judges, models, pairs)
+    return found, judges, JudgedPairs(*of_pair, codes(rows["judge"]), soft, traits)
 
 
-def _favours(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
-    level, pairs = context.confidence_level, judged.pairs
+def _favours(
+    found: Preferences,
+    judges: Sequence[str],
+    pairs: JudgedPairs,
+    fit: JudgeAwareFit,
+    context: Context,
+) -> Table:
+    level = context.confidence_level
     known = [(j, k) for j, k in np.argwhere(np.isfinite(fit.favours)).tolist()]
     adjusted = holm(np.array([fit.p_value(j, k) for j, k in known]))
     lines: list[list[Cell]] = []
@@ -143,7 +133,7 @@ def _favours(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
         )
         lines.append(
             [
-                judged.judges[j],
+                judges[j],
                 _TRAITS[k],
                 len(mine),
                 float(mine.mean()),
@@ -166,18 +156,20 @@ def _favours(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
         "a judge is only sharper than the others",
         "if all judges favour the same answers, this cannot be seen",
     ]
-    basis = f"{len(pairs.judge):,} judgments · {prompt_words(judged.found.rows)}"
+    basis = f"{len(pairs.judge):,} judgments · {prompt_words(found.rows)}"
     title = "Judges' favour for their own answers"
     return make_table("self_preference", title, columns, lines, basis=basis, notes=notes)
 
 
-def _sharpness(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
+def _sharpness(
+    judges: Sequence[str], pairs: JudgedPairs, fit: JudgeAwareFit, context: Context
+) -> Table:
     """Return the slope with which each judge tells the models apart."""
     lines: list[list[Cell]] = []
-    for j, judge in enumerate(judged.judges):
+    for j, judge in enumerate(judges):
         value, error = float(fit.discriminations[j]), float(fit.discrimination_errors[j])
         interval = interval_around(value, error, fit.dof, context.confidence_level)
-        lines.append([judge, int((judged.pairs.judge == j).sum()), with_interval(value, interval)])
+        lines.append([judge, int((pairs.judge == j).sum()), with_interval(value, interval)])
     columns = table_columns("judge | judgments: count | discrimination: number 2")
     notes = [
         "discrimination: factor of the models' differences in this judge's preferences, mean 1 "
@@ -187,13 +179,10 @@ def _sharpness(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
     return make_table("self_preference.judges", title, columns, lines, notes=notes)
 
 
-def _ratings(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
+def _ratings(found: Preferences, fit: JudgeAwareFit, context: Context) -> Table:
     """Ratings by all judges, as they stand and without favour."""
-    plain = rate(
-        judged.found.sides().summing()(np.clip(judged.found.values(SOFT), 0.0, 1.0)),
-        judged.models,
-        confidence_level=context.confidence_level,
-    )
+    plain = found.rated(found.values(SOFT), context.confidence_level)
+    models = found.models()
     lines: list[list[Cell]] = []
     for m in np.argsort(-fit.strengths, kind="stable"):
         value, error = float(fit.strengths[m]), float(fit.strength_errors[m])
@@ -202,7 +191,7 @@ def _ratings(judged: _Judged, fit: JudgeAwareFit, context: Context) -> Table:
         low, high = (None if bound is None else ELO_MEAN + ELO_SCALE * bound for bound in bounds)
         lines.append(
             [
-                judged.models[m],
+                models[m],
                 between(plain.values[m], plain.low[m], plain.high[m]),
                 Measured(ELO_MEAN + ELO_SCALE * float(fit.strengths[m]), low, high),
             ]

@@ -25,7 +25,7 @@ from orchestrator.records import Failure, Outcome
 from orchestrator.report.live import progress
 from orchestrator.report.text import agreed, confirm, say
 from orchestrator.runner.planning.budget import SPENT
-from orchestrator.runner.planning.counts import count_plan, systems_of
+from orchestrator.runner.planning.counts import count_plan
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.planning.revisions import REVISION, last_revision, stored_revision
 from orchestrator.runner.results.readable import check_items
@@ -134,7 +134,7 @@ def _needed(directory: RunDirectory, *, allow_code: bool) -> set[bytes]:
             return found
 
         with progress("counting items", len(prepared.plan.items)) as advance:
-            count_plan(prepared.plan, look_up, systems_of(prepared), {}, advance=advance)
+            count_plan(prepared.plan, look_up, prepared.systems, {}, advance=advance)
     return keys
 
 

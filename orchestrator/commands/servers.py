@@ -143,7 +143,7 @@ async def _probe_url(at: Endpoint, models: Sequence[str], backend: str) -> list[
         backend = backend or (kind if kind in plugins.kinds(plugins.BACKENDS) else "openai")
         found = []
         for name in names:
-            record = await _probe_endpoint(msgspec.structs.replace(at, model=name), backend, http)
+            record = await _probe_endpoint(msgspec.structs.replace(at, model=name), backend)
             features = _features(record)
             needs = nominal_needs(_NOMINAL)
             found.append(
@@ -161,7 +161,7 @@ async def _probe_url(at: Endpoint, models: Sequence[str], backend: str) -> list[
         return found
 
 
-async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRecord:
+async def _probe_endpoint(endpoint: Endpoint, kind: str) -> ProbeRecord:
     needs = nominal_needs(_NOMINAL).values()
     examples = {name_of(one): one for asked in needs for need in asked for one in need.examples}
     found = contracts.load(plugins.BACKENDS, kind)
@@ -173,11 +173,9 @@ async def _probe_endpoint(endpoint: Endpoint, kind: str, http: Http) -> ProbeRec
         return await probe_model(
             Target(
                 kind=kind,
-                model=endpoint.model,
+                endpoint=endpoint,
                 backend=backend,
-                http=http,
                 provenance=provenance,
-                plain=endpoint.plain,
                 examples=tuple(examples.values()),
             )
         )
@@ -203,7 +201,7 @@ async def _probe_recipe(prepared: Prepared) -> list[Probed]:
                 lambda name: logs / f"{name}.log",
                 store,
                 allow_code=prepared.allow_code,
-                places=placed.places.without_replicas(),
+                placed=[server.alone() for server in placed.servers],
                 probes=probes,
                 waits_for_all=True,
             )
@@ -336,7 +334,8 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
             held.server_log,
             store,
             allow_code=prepared.allow_code,
-            places=msgspec.structs.replace(placed.places, carrier_of=carriers(prepared, on)),
+            placed=placed.servers,
+            carrier_of=carriers(prepared, on),
             keep=Keep(shelf, prepared.plan.identities),
         )
         fleet.listener = _Elsewhere()

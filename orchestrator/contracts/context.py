@@ -10,7 +10,7 @@ import polars as pl
 
 from orchestrator import contracts, plugins
 from orchestrator.clusters import CLUSTER, Clusters
-from orchestrator.columns import RowRoles
+from orchestrator.columns import PairColumns, RowRoles
 from orchestrator.contracts.method import Method, MethodSettings, frame_of, roles_of
 from orchestrator.disk import columnar
 from orchestrator.frames import (
@@ -44,6 +44,12 @@ def roles_in(frames: Frames) -> dict[str, RowRoles]:
     kept = frames.roles if isinstance(frames, FrameFiles) else None
     known = bundled() if kept is None else kept
     return {name: known[name] for name in sorted(known) if name in frames}
+
+
+def ranked_in(frames: Frames) -> dict[str, PairColumns]:
+    """Return the columns of pairs that rankings are made of, by frame, as of `roles_in`."""
+    pairs = {name: role.pairs for name, role in roles_in(frames).items()}
+    return {name: one for name, one in pairs.items() if one is not None and one.ranked}
 
 
 def there(frames: Frames, frame: str, columns: Named) -> dict[str, str]:

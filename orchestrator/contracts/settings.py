@@ -57,7 +57,7 @@ class Winner(Settings):
     )
 
     @model_validator(mode="after")
-    def _one(self) -> "Winner":
+    def _fits(self) -> "Winner":
         others = (self.model, self.order or None, self.field, self.labels)
         if self.exact_match + sum(one is not None for one in others) != 1:
             raise ValueError("give one of 'exact_match: true', 'model', 'order', 'field', 'labels'")

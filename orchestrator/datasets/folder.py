@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-import msgspec
 import yaml
 from pydantic import Field
 
@@ -41,15 +40,9 @@ _NO_DATA: Final = frozenset(
 )
 
 
-class Split(msgspec.Struct, frozen=True):
-    """The files of a split, and how many rows the README says they have; None where it does not."""
-
-    files: tuple[Path, ...]
-    n_rows: int | None = None
-
-
-Splits = dict[str, Split]
-"""The splits of a config by name."""
+Splits = dict[str, tuple[list[Path], int | None]]
+"""The splits of a config by name: the files of each, and how many rows the README says they have;
+None where it does not."""
 
 
 def configs_of(folder: Path, shown: str) -> tuple[dict[str, Splits], str | None]:
@@ -80,7 +73,7 @@ def configs_of(folder: Path, shown: str) -> tuple[dict[str, Splits], str | None]
 
 
 def _with_counts(splits: Mapping[str, list[Path]], counts: Mapping[str, int]) -> Splits:
-    return {name: Split(tuple(files), counts.get(name)) for name, files in splits.items()}
+    return {name: (files, counts.get(name)) for name, files in splits.items()}
 
 
 def _card(folder: Path, shown: str) -> dict[str, Any]:
@@ -254,12 +247,11 @@ class FolderKind(DatasetKind[Config]):
         usual = (_DEFAULT,) if marked is None else (marked,)
         splits = configs[one_of(configs, self.config.config, "config", shown, usual)]
         name = one_of(splits, self.config.split, "split", shown, ("test",))
-        split = splits[name]
-        files = list(split.files)
+        files, n_rows = splits[name]
         rows = joined_rows(files, f"{shown} ({name})" if len(files) > 1 else str(files[0]))
-        if split.n_rows is not None and split.n_rows != len(rows):
+        if n_rows is not None and n_rows != len(rows):
             raise DatasetError(
                 f"{shown}: split {name!r} has {len(rows):,} rows, but README.md gives "
-                f"num_examples: {split.n_rows:,}; complete the files or correct the README"
+                f"num_examples: {n_rows:,}; complete the files or correct the README"
             )
         return from_rows(rows, self.config.fields)

@@ -42,20 +42,6 @@ from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counte
 _MOST_ROWS: Final = 60
 
 
-def write_page(
-    to: Path, title: str, headline: Sequence[str], notes: Sequence[str], tables: Sequence[Table]
-) -> Path:
-    """Write a comparison to one HTML file, replaced as a whole; its path.
-
-    Raises:
-        UsageError: If the file can't be written.
-    """
-    parts = [_figure(table, f"{place}-{key(table.key)}") for place, table in enumerate(tables)]
-    html = importlib.import_module("orchestrator.report.html.shell")  # only for a page
-    write_text(to, html.render_comparison(title, headline, notes, parts))
-    return to
-
-
 def _figure(table: Table, name: str) -> Figure:
     """A table with a forest plot of its first column with intervals, if there is one."""
     place = next(
@@ -195,7 +181,11 @@ class Comparison(msgspec.Struct, frozen=True):
             >>> found.to_html("comparison.html")  # doctest: +SKIP
         """
         title = " and ".join(str(run["label"]) for run in self.runs)
-        return write_page(Path(path), title, self.headline, self.notes, self.tables)
+        parts = [_figure(one, f"{place}-{key(one.key)}") for place, one in enumerate(self.tables)]
+        html = importlib.import_module("orchestrator.report.html.shell")  # only for a page
+        page = html.render_comparison(title, self.headline, self.notes, parts)
+        write_text(Path(path), page)
+        return Path(path)
 
     def _repr_html_(self) -> str:
         html = importlib.import_module("orchestrator.report.html.shell")  # only for a notebook

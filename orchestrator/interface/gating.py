@@ -28,6 +28,7 @@ from orchestrator.interface.result import GateResult, Result
 from orchestrator.interface.sides import Common, Side, common_items, opened, renamed_points
 from orchestrator.ranking.judged import Table
 from orchestrator.ranking.labelled import kept_verdicts
+from orchestrator.ranking.trust import level_of
 from orchestrator.recipe.load import Names, read_checked
 from orchestrator.runner.event_loop import deferred_interrupts
 from orchestrator.statistics.agreement import cohen_kappa
@@ -413,9 +414,7 @@ def gate(
     ]
     sides = opened(runs, match, allow_code=allow_code)
     settings = runs[0].settings
-    level = confidence_level
-    if level is None:
-        level = settings.get("statistics", {}).get("confidence_level", 0.95)
+    level = level_of(settings) if confidence_level is None else confidence_level
     checked_level(level)
     texts = settings.get("gates", []) if requirements is None else requirements
     if not texts:

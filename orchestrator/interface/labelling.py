@@ -203,13 +203,13 @@ def _written(result: Result) -> dict[tuple[str, str, str], dict[frozenset[str], 
         for at, key in enumerate(columns_of(result.frames, "items", ("item",))["item"]):
             for unit in replay.units(at):
                 about, models = (unit.method, key, unit.judge), frozenset(unit.models)
-                for one in unit.asked:
+                for ask, made in unit.asked:
                     # A judge that is a candidate answers too; its answers have a turn.
-                    is_answer = not isinstance(one.ask, GenerateAsk) or one.ask.turn > 0
-                    if is_answer or one.ask.model != unit.judge:
+                    is_answer = not isinstance(ask, GenerateAsk) or ask.turn > 0
+                    if is_answer or ask.model != unit.judge:
                         continue
-                    if isinstance(one.outcome, Generation) and one.outcome.text.strip():
-                        found[about].setdefault(models, []).append(one.outcome.text)
+                    if isinstance(made, Generation) and made.text.strip():
+                        found[about].setdefault(models, []).append(made.text)
     except OrchestratorError:
         # Of another user's run, or without its plug-in, the numbers are read all the same.
         return {}

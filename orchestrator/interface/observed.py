@@ -9,7 +9,14 @@ from pydantic import ValidationError
 
 from orchestrator.clusters import OVER, Clusters, clusters_of
 from orchestrator.columns import RowRoles
-from orchestrator.contracts.context import Source, answers_of, role_slices, roles_in, there
+from orchestrator.contracts.context import (
+    Source,
+    answers_of,
+    ranked_in,
+    role_slices,
+    roles_in,
+    there,
+)
 from orchestrator.contracts.method import is_judging
 from orchestrator.errors import UsageError, nearest
 from orchestrator.gates import Term
@@ -30,14 +37,8 @@ def ranked_method(side: Side, term: Term) -> str:
     Raises:
         UsageError: If there is none, or several and the term names none.
     """
-    frames = side.result.frames
-    ranked = {
-        source.name
-        for name, role in roles_in(frames).items()
-        for source in side.context.sources
-        if role.pairs is not None and role.pairs.ranked and source.frame == name
-    }
-    found = [source.name for source in side.context.sources if source.name in ranked]
+    ranked = ranked_in(side.result.frames)
+    found = [source.name for source in side.context.sources if source.frame in ranked]
     return _chosen(found, term, "method with pairwise judgments", "use score(MODEL) instead")
 
 
@@ -61,10 +62,8 @@ def won(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
     model = term.names[0].text
     method, judge = ranked_method(side, term), term.option("judge")
     parts = [pl.DataFrame(schema={**_SHAPE, "opponent": pl.String(), "judge": pl.String()})]
-    for frame, role in roles_in(side.result.frames).items():
-        if role.pairs is None or not role.pairs.ranked:
-            continue
-        for rows in judgments(side.result.frames, frame, role.pairs):
+    for frame, pairs in ranked_in(side.result.frames).items():
+        for rows in judgments(side.result.frames, frame, pairs):
             good = (pl.col("method") == method) & (pl.col("status") == "ok")
             good &= pl.col("prefer_a").is_finite().fill_null(value=False)
             if judge:

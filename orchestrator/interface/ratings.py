@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import OVER
-from orchestrator.contracts.context import roles_in
+from orchestrator.contracts.context import ranked_in
 from orchestrator.contracts.method import is_judging
 from orchestrator.frames import counted_by
 from orchestrator.interface.sides import Common, Side
@@ -75,10 +75,7 @@ def pooled(sides: Sequence[Side], common: Common, method: str) -> JudgedTable | 
     slices, n_most, modes = [], 0, True
     for side in sides:
         own = side.own("method", method)
-        for frame, role in roles_in(side.result.frames).items():
-            pairs = role.pairs
-            if pairs is None or not pairs.ranked or frame not in side.result.frames:
-                continue
+        for frame, pairs in ranked_in(side.result.frames).items():
             rows = counted_by(side.result.frames, frame, ("method",))
             n = sum(row["len"] for row in rows if row["method"] == own)
             if not n:
@@ -107,19 +104,12 @@ def _slices(
         yield common.clusters.of(mine) if common.clusters.are_known else mine
 
 
-def ranked_methods(sides: Sequence[Side]) -> list[str]:
-    """Return the methods of all runs whose judgments give rankings, by name in the first run."""
-    per_run = [set(_ranked(side)) for side in sides]
-    return [name for name in _ranked(sides[0]) if all(name in names for names in per_run)]
-
-
 def _ranked(side: Side) -> list[str]:
-    found = []
-    for frame, role in roles_in(side.result.frames).items():
-        if role.pairs is not None and role.pairs.ranked:
-            rows = counted_by(side.result.frames, frame, ("method",))
-            renamed = side.renamed["method"]
-            found += [renamed[row["method"]] for row in rows if row["method"] in renamed]
+    """Return the methods of a run whose judgments give rankings, by name in the first run."""
+    found, renamed = [], side.renamed["method"]
+    for frame in ranked_in(side.result.frames):
+        rows = counted_by(side.result.frames, frame, ("method",))
+        found += [renamed[row["method"]] for row in rows if row["method"] in renamed]
     return found
 
 
@@ -128,8 +118,10 @@ def joint_rankings(
 ) -> list[RankingAnalysis]:
     """Return the ranking of each method over the pooled judgments of all runs and judges."""
     settings = sides[0].result.settings
-    found = []
-    for method in ranked_methods(sides):
+    found, others = [], [set(_ranked(side)) for side in sides[1:]]
+    for method in _ranked(sides[0]):
+        if not all(method in names for names in others):
+            continue
         table = pooled(sides, common, method)
         if table is None:
             continue

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from orchestrator.clusters import clusters_of
-from orchestrator.contracts.context import Context, answers_of, roles_in
+from orchestrator.contracts.context import Context, answers_of, ranked_in
 from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError, nearest, need
 from orchestrator.frames import FrameFiles
 from orchestrator.gates import Decision
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
-from orchestrator.ranking.trust import of_frames, thresholds_of
+from orchestrator.ranking.trust import level_of, of_frames, thresholds_of
 from orchestrator.report.brief import Brief, brief
 from orchestrator.report.gate import gate_junit, gate_markdown, gate_value
 from orchestrator.report.progress import Completeness, Cost
@@ -170,10 +170,9 @@ class Result:
     @cached_property
     def rankings(self) -> list[RankingAnalysis]:
         """The ranking of each judge, and over all judges where there are several."""
-        statistics = self.settings.get("statistics", {})
         found = rankings_of(
             self.frames,
-            confidence_level=statistics.get("confidence_level", 0.95),
+            confidence_level=level_of(self.settings),
             thresholds=thresholds_of(self.settings),
         )
         for at, one in enumerate(found):
@@ -186,8 +185,6 @@ class Result:
     @cached_property
     def trust(self) -> dict[str, tuple[Trust, ...]]:
         """Verdicts on the judges of each method, by its name; they state if its rankings hold."""
-        roles = roles_in(self.frames)
-        ranked = [name for name, role in roles.items() if role.pairs and role.pairs.ranked]
         found: dict[str, dict[str, Trust]] = {}
         for one in self.rankings:
             found.setdefault(one.source, {}).update({trust.judge: trust for trust in one.trust})
@@ -195,8 +192,8 @@ class Result:
             self.frames,
             clusters_of(self.frames),
             thresholds_of(self.settings),
-            self.settings.get("statistics", {}).get("confidence_level", 0.95),
-            without=ranked,
+            level_of(self.settings),
+            without=[*ranked_in(self.frames)],
         )
         others = followable_of(others, self.settings, allow_code=self.allow_code)
         return {method: tuple(by_judge.values()) for method, by_judge in found.items()} | others

@@ -109,18 +109,20 @@ def self_certainty_low(top_logprobs: ArrayLike, vocabulary: int) -> FloatArray:
     return np.where(is_known, -np.log(vocabulary) - total / vocabulary, np.nan)
 
 
-def semantic_entropy(logprobs: ArrayLike, meanings: Sequence[int]) -> float:
+def semantic_entropy(logprobs: ArrayLike | None, meanings: Sequence[int]) -> float:
     """-sum_c P(c) ln P(c) over the meanings of samples, weighed by their likelihood.
 
     P(c) is the sum of p(s) over the samples of a meaning, divided by that over all samples
     (Farquhar et al. 2024, Eq. 5). `logprobs`, shape (N,), are ln p of each sample; the papers take
-    the mean over its tokens. Meanings are N numbers, equal where samples mean the same. nan if
+    the mean over its tokens; None counts all samples alike, which is the discrete form that they
+    define after that equation. Meanings are N numbers, equal where samples mean the same. nan if
     there are no samples or one has no log-probability.
 
     Raises:
         StatisticsError: If there are not as many meanings.
     """
-    values, numbers = np.asarray(logprobs, dtype=np.float64), np.asarray(meanings, dtype=np.int64)
+    alike = np.zeros(len(meanings)) if logprobs is None else logprobs
+    values, numbers = np.asarray(alike, dtype=np.float64), np.asarray(meanings, dtype=np.int64)
     if values.shape != numbers.shape:
         raise StatisticsError(
             f"one meaning a sample expected, got {len(meanings)} for {values.shape}"
@@ -132,14 +134,6 @@ def semantic_entropy(logprobs: ArrayLike, meanings: Sequence[int]) -> float:
     weights = values - logsumexp(values)
     of_meaning = np.array([logsumexp(weights[numbers == one]) for one in np.unique(numbers)])
     return float(-(np.exp(of_meaning) * of_meaning).sum())
-
-
-def discrete_semantic_entropy(meanings: Sequence[int]) -> float:
-    """-sum_c P(c) ln P(c) with P(c) the share of samples of a meaning; needs no probabilities.
-
-    Farquhar et al. 2024 define it after their Eq. 5. nan if there are no samples.
-    """
-    return semantic_entropy(np.zeros(len(meanings)), meanings)
 
 
 def predictive_entropy(logprobs: ArrayLike) -> float:

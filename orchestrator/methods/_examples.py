@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from orchestrator.methods._drawing import Drawing
-from orchestrator.plugin import ChooseAsk, GenerateAsk, Label, Message, Prefix, labels
+from orchestrator.plugin import ChooseAsk, GenerateAsk, Label, Message, Prefix
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.files import Wording
 
@@ -30,7 +30,9 @@ FIELDS: Final[Mapping[str, str]] = MappingProxyType(
 REASONED: Final = "The answer names the capital of France, as it was asked to."
 """A judge's reasoning up to its verdict."""
 _TOKENS: Final = 4
-_BEGUN: Final = (Message("user", "Rate this answer to 'What is 2 + 2?' from 1 to 9: It is 4."),)
+BEGUN: Final = (Message("user", "Rate this answer to 'What is 2 + 2?' from 1 to 9: It is 4."),)
+BEGUN_REPLY: Final = f"{REASONED} Rating: [["
+"""A judge's reply up to its rating."""
 
 
 def example(
@@ -68,11 +70,6 @@ def worded_example(judge: str, wording: Wording, asked: tuple[Label, ...]) -> tu
         return ()
     before = (Message("system", system),) if system else ()
     return (ChooseAsk(judge, (*before, Message("user", user)), asked),)
-
-
-def begun_example(judge: str) -> ChooseAsk:
-    """A label behind a begun answer, for methods whose prompts need parts of their own."""
-    return ChooseAsk(judge, _BEGUN, labels(*"123456789"), Prefix(f"{REASONED} Rating: [["))
 
 
 def drawn_example(model: str, drawing: Drawing) -> GenerateAsk:

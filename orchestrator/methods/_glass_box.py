@@ -254,7 +254,7 @@ class Config(OfAnswersSettings):
 
     @field_validator("combo", "augmented")
     @classmethod
-    def _are_features(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _checked(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         known: Sequence[str] = AUGMENTABLE
         if info.field_name == "combo":
             names = [name for name in _NAMES if not name.startswith("combo")]
@@ -266,7 +266,7 @@ class Config(OfAnswersSettings):
 
     @field_validator("illustration", mode="before")
     @classmethod
-    def _the_papers(cls, value: object) -> object:
+    def _written_out(cls, value: object) -> object:
         if value == "other":
             raise ValueError("another item's example lost the features' sign, and was removed; own")
         return "own" if value is True else value

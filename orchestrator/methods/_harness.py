@@ -27,10 +27,11 @@ from orchestrator.methods._drawing import (
     references,
     replies,
 )
-from orchestrator.methods._examples import begun_example
+from orchestrator.methods._examples import BEGUN, BEGUN_REPLY
 from orchestrator.methods._verdicts import after_thinking, cut, spelled
 from orchestrator.plugin import (
     Ask,
+    ChooseAsk,
     Columns,
     Combination,
     Generation,
@@ -44,6 +45,7 @@ from orchestrator.plugin import (
     Row,
     Stage,
     Unit,
+    labels,
     typed,
 )
 from orchestrator.prompts import PromptError, compact
@@ -273,9 +275,11 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
                 )
             )
             if config.distribution:
-                name, examples = f"{self.published_as} distributions", (begun_example(judge),)
+                # A label behind a begun answer: the prompts need parts of their own.
+                example = ChooseAsk(judge, BEGUN, labels(*"123456789"), Prefix(BEGUN_REPLY))
+                name = f"{self.published_as} distributions"
                 found.append(
-                    Stage(name, judge, "choose", n, exact=False, draw=draw, examples=examples)
+                    Stage(name, judge, "choose", n, exact=False, draw=draw, examples=(example,))
                 )
         return found
 
@@ -366,8 +370,8 @@ def _verdict(text: Generation, form: Format, convention: str | None) -> Verdict:
     slot = None
     if match is not None:
         prefix, lead = cut(text, (begin or 0) + match.begin)
-        labels = (Label(name, (name + match.closing,)) for name in form.labels)
-        slot = prefix, spelled(tuple(labels), lead)
+        named = [Label(name, (name + match.closing,)) for name in form.labels]
+        slot = prefix, spelled(named, lead)
     return Verdict(value, read, counts, text, slot)
 
 

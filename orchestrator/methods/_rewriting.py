@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -63,7 +63,7 @@ def preset(name: str, dataset: str | None = None) -> dict[str, Any]:
 class RewritingSettings(OfAnswersSettings):
     """Settings for drawing and rewriting answers."""
 
-    preset: str = Field(
+    preset: Literal["acl_findings", "submission"] = Field(
         "acl_findings",
         description=(
             "acl_findings or submission (version 1 of the paper): provides defaults of answer, "
@@ -110,13 +110,6 @@ class RewritingSettings(OfAnswersSettings):
                     below.pop("temperature_by_category", None)
                 filled[name] = {**below, **own}
         return filled
-
-    @field_validator("preset")
-    @classmethod
-    def _preset_exists(cls, value: str) -> str:
-        if value not in PRESETS:
-            raise ValueError(f"unknown preset {value!r}; available: {', '.join(PRESETS)}")
-        return value
 
     @field_validator("prompt")
     @classmethod

@@ -284,7 +284,7 @@ def of_samples(
     return {
         **found,
         "semantic_entropy": finite(formulas.semantic_entropy(means, meanings)),
-        "discrete_semantic_entropy": finite(formulas.discrete_semantic_entropy(meanings)),
+        "discrete_semantic_entropy": finite(formulas.semantic_entropy(None, meanings)),
         "n_meanings": len(set(meanings)),
     }
 

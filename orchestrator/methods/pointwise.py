@@ -102,7 +102,7 @@ class Config(JudgeSettings):
 
     @field_validator("verdict")
     @classmethod
-    def _verdict_holds_the_score(cls, value: str) -> str:
+    def _checked(cls, value: str) -> str:
         if value.count(SCORE) != 1:
             raise ValueError(f"the verdict must hold {SCORE} once, got {value!r}")
         return value

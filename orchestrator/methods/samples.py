@@ -48,7 +48,7 @@ class Config(MethodSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _warm(cls, given: object) -> object:
+    def _written_out(cls, given: object) -> object:
         """A temperature that is left out is 1, also beside other settings of the drawing."""
         if isinstance(given, dict) and isinstance(given.get("answer"), dict):
             return {**given, "answer": {"temperature": 1.0, **given["answer"]}}

@@ -1,8 +1,10 @@
-"""Human labels: sheets that people fill in, and the files that are read back.
+"""Labels of people (or of anything else): files of them, and the sheets that people fill in.
 
-A file has a column `label` and says what each label is about: by a `code` that stands in the key
-file beside it (`labels.key.jsonl` for `labels.csv`), so that people see no name of a model, or by
-columns item and model, or item, model_a and model_b. A row with an empty label is not labelled yet.
+`read_labels` takes a file of labels for answers, pairs of answers or items, in columns of the usual
+names. `read_human_labels` takes a sheet, and knows what was asked: a file with a column `label`,
+and what each label is about: a `code` that stands in the key file beside it (`labels.key.jsonl` for
+`labels.csv`), so that people see no name of a model, or columns item and model, or item, model_a
+and model_b. A row with an empty label is not labelled yet.
 """
 
 import hashlib
@@ -13,10 +15,70 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import polars as pl
 
+from orchestrator.dataset.fields import key_text
 from orchestrator.dataset.files import open_rows
 from orchestrator.dataset.rows import Faults, Rows
 from orchestrator.errors import DatasetError
+
+_COLUMNS: Final = {
+    "item": ("item", "key", "question_id", "id"),
+    "turn": ("turn",),
+    "model": ("model", "generator", "model_id"),
+    "model_a": ("model_a", "model_1"),
+    "model_b": ("model_b", "model_2"),
+    "label": ("label", "score", "rating", "grade", "winner", "preference"),
+    "annotator": ("annotator", "annotator_id", "rater", "judge"),
+}
+LABELS: Final = {
+    "item": pl.String(),
+    "turn": pl.Int64(),
+    "model": pl.String(),
+    "model_a": pl.String(),
+    "model_b": pl.String(),
+    "label": pl.String(),
+    "value": pl.Float64(),
+    "annotator": pl.String(),
+}
+"""Columns of what `read_labels` gives: `value` is the label as a number, null where it is none."""
+
+
+def read_labels(path: Path) -> pl.DataFrame:
+    """Every label of a JSON Lines, JSON, CSV or Parquet file, in the columns of `LABELS`.
+
+    Raises:
+        DatasetError: If it has no column for items or labels, or with every row that lacks them.
+    """
+    rows = open_rows(path, path.name)
+    columns = {
+        part: next((name for name in names if name in rows.columns), None)
+        for part, names in _COLUMNS.items()
+    }
+    for part in ("item", "label"):
+        if columns[part] is None:
+            usual = ", ".join(_COLUMNS[part])
+            raise DatasetError(f"{path.name}: no column for the {part}: none of {usual}")
+    if (columns["model_a"] is None) != (columns["model_b"] is None):
+        raise DatasetError(f"{path.name}: a pair needs both 'model_a' and 'model_b'")
+    faults = Faults()
+    found = []
+    for index in range(len(rows)):
+        row = rows.row(index)
+        told = {part: None if name is None else _text(row, name) for part, name in columns.items()}
+        item, label = key_text(row.get(columns["item"] or "")), told["label"]
+        if not item or label is None:
+            faults.add(rows.where(index), f"the {'label' if item else 'item'} is missing")
+            continue
+        try:
+            models = (told["model"], told["model_a"], told["model_b"])
+            turn, value = _turn(told["turn"]), _finite(label)
+            found.append((item, turn, *models, label, value, told["annotator"]))
+        except ValueError as error:
+            faults.add(rows.where(index), str(error))
+    faults.check()
+    return pl.DataFrame(found, schema=LABELS, orient="row")
+
 
 # Sheets of labels: a CSV file that people fill in, and the key file of what its codes are about.
 #
@@ -117,11 +179,12 @@ def check_sheet(rows: Rows, codes: Sequence[str | None], key: Mapping[str, KeyRo
 
 TIE: Final = "tie"
 _Read = Callable[[Mapping[str, object], str], str | None]
-_SIDES: Final = {
-    **dict.fromkeys(("a", "1", "model_a"), 1.0),
-    **dict.fromkeys(("b", "2", "model_b"), 0.0),
+SIDES: Final = {
+    **dict.fromkeys(("a", "1", "model_a", "model_1"), 1.0),
+    **dict.fromkeys(("b", "2", "model_b", "model_2"), 0.0),
     **dict.fromkeys((TIE, "tied", "draw", "="), 0.5),
 }
+"""What labels of a pair mean, in lower case: 1 for its first answer, 0 for its second."""
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -275,11 +338,9 @@ def _coded(row: Mapping[str, object], known: Mapping[str, KeyRow]) -> About:
 
 
 def _about(row: Mapping[str, object], read: _Read) -> About:
-    item, turn = read(row, "item"), _text(row, "turn") or "1"
+    item, turn = read(row, "item"), _turn(_text(row, "turn"))
     if item is None:
         raise ValueError("the item is missing")
-    if not (turn.isascii() and turn.isdecimal() and 0 < len(turn) < 10):
-        raise ValueError(f"the turn must be a number, not {turn!r:.40}")
     model, first, second = (read(row, name) for name in ("model", "model_a", "model_b"))
     if model is not None and first is None and second is None:
         models: tuple[str, ...] = (model,)
@@ -289,7 +350,7 @@ def _about(row: Mapping[str, object], read: _Read) -> About:
         raise ValueError("name either the model, or model_a and model_b")
     if len(set(models)) != len(models):
         raise ValueError(f"a pair of {models[0]!r:.40} with itself")
-    return About(item, int(turn), models, _text(row, PROBABILITY) is None)
+    return About(item, 1 if turn is None else turn, models, _text(row, PROBABILITY) is None)
 
 
 def _check(about: About, items: Collection[str] | None, models: Collection[str] | None) -> None:
@@ -302,7 +363,7 @@ def _check(about: About, items: Collection[str] | None, models: Collection[str] 
 
 
 def _pair(given: str, models: tuple[str, ...]) -> float:
-    value = _SIDES.get(given.lower())
+    value = SIDES.get(given.lower())
     if given in models:
         named = 1.0 if given == models[0] else 0.0
         if value not in (None, named):
@@ -317,15 +378,28 @@ def _pair(given: str, models: tuple[str, ...]) -> float:
 
 
 def _number(given: str, scale: tuple[float, float] | None) -> float:
-    try:
-        value = float(given)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    value = _finite(given)
+    if value is None:
         raise ValueError(f"the label must be a number, not {given!r:.40}")
     if scale is not None and not scale[0] <= value <= scale[1]:
         raise ValueError(f"the label {given} is not on the scale from {scale[0]:g} to {scale[1]:g}")
     return value
+
+
+def _turn(given: str | None) -> int | None:
+    turn = key_text(given)
+    if turn and not (turn.isascii() and turn.isdecimal() and len(turn) < 10):
+        raise ValueError(f"the turn must be a number, not {turn!r:.40}")
+    return int(turn) if turn else None
+
+
+def _finite(given: str) -> float | None:
+    """The number that a text is; "nan" and "inf" are words that nobody gave as a rating."""
+    try:
+        value = float(given)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _text(row: Mapping[str, object], name: str) -> str | None:

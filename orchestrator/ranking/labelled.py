@@ -53,7 +53,7 @@ class Config(Settings):
     )
 
     @model_validator(mode="after")
-    def _ordered(self) -> "Config":
+    def _fits(self) -> "Config":
         for name in ("scale", "judge_scale"):
             given = getattr(self, name)
             if given is not None and not given[0] < given[1]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +48,11 @@ _COMING: Final[Mapping[str, pl.DataType]] = {
 def thresholds_of(settings: Mapping[str, Any]) -> Thresholds:
     """Return the thresholds of a resolved recipe; the defaults where it names none."""
     return Thresholds(**settings.get("statistics", {}).get("trust", {}))
+
+
+def level_of(settings: Mapping[str, Any]) -> float:
+    """Return the level of confidence of a resolved recipe; the default where it names none."""
+    return float(settings.get("statistics", {}).get("confidence_level", 0.95))
 
 
 def of_table(table: Table, thresholds: Thresholds, confidence_level: float) -> tuple[Trust, ...]:
@@ -162,25 +168,17 @@ class Tally:
 
     def __init__(self, n_clusters: int, thresholds: Thresholds) -> None:
         self._thresholds = thresholds
-        self._decided = np.zeros(n_clusters)
-        self._flipped = np.zeros(n_clusters)
-        self._n_readings = self._n_low = self._n_pairs = self._n_units = self._n_missing = 0
+        self._counts = Counts(0, 0, 0, np.zeros(n_clusters), np.zeros(n_clusters), 0, 0)
 
     def add(self, rows: pl.DataFrame, clusters: Ints) -> None:
         """Add rows of this judge.
 
         Clusters have shape (rows,): numbers in 0 to `n_clusters` - 1.
         """
-        judgments = _judgments(_numbers(rows), clusters)
-        new = counted(judgments, self._thresholds)
-        self._n_readings += new.n_readings
-        self._n_low += new.n_low
-        self._n_pairs += new.n_pairs
-        self._n_units += new.n_units
-        self._n_missing += new.n_missing
-        products = judgments.decision_ab * judgments.decision_ba
-        np.add.at(self._decided, judgments.clusters[products != 0], 1)
-        np.add.at(self._flipped, judgments.clusters[products < 0], 1)
+        judgments, kept = _judgments(_numbers(rows), clusters), self._counts
+        new = counted(judgments, self._thresholds, n_clusters=len(kept.decided))
+        summed = (one.name for one in fields(Counts) if one.name != "of_models")
+        self._counts = Counts(**{name: getattr(kept, name) + getattr(new, name) for name in summed})
 
     def add_rows(
         self, judge: str, rows: Sequence[tuple[int, Row]], columns: Mapping[str, str]
@@ -208,16 +206,9 @@ class Tally:
         Raises:
             StatisticsError: If the level is not in (0, 1).
         """
-        met = self._decided > 0
-        counts = Counts(
-            n_readings=self._n_readings,
-            n_low=self._n_low,
-            n_pairs=self._n_pairs,
-            decided=self._decided[met],
-            flipped=self._flipped[met],
-            n_units=self._n_units,
-            n_missing=self._n_missing,
-        )
+        decided, flipped = self._counts.decided, self._counts.flipped
+        met = decided > 0
+        counts = replace(self._counts, decided=decided[met], flipped=flipped[met])
         return grounds(counts, self._thresholds, confidence_level)
 
 

@@ -15,25 +15,20 @@ from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context, Source, answers_behind, answers_of
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import Winner
-from orchestrator.dataset.labels import read_labels
 from orchestrator.errors import UsageError
 from orchestrator.frames import CATEGORIES, columns_of
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import floats
+from orchestrator.ranking.human_labels import SIDES, TIE, read_labels
 from orchestrator.ranking.preferences import SOFT, UNIT, Preferences, judged_rows, preferences
 from orchestrator.ranking.scores import source_of
 from orchestrator.records import Floats
 from orchestrator.statistics.judgments import Calibration, calibration
 from orchestrator.tables import Cell, Table, make_table, measured, table_columns
 
-TIE: Final = "tie"
 CALIBRATED: Final = (*UNIT, SOFT)
 TRUTH: Final = "truth"
 """Column of judged pairs that says whose answer is better."""
-_SIDES: Final = {
-    **dict.fromkeys(("model_a", "a", "1", "model_1"), "a"),
-    **dict.fromkeys(("model_b", "b", "2", "model_2"), "b"),
-}
 
 
 class JudgedWinner(Settings):
@@ -221,8 +216,8 @@ def _by_labels(winner: Winner, pairs: pl.DataFrame) -> Floats:
         if a is None or b is None:
             continue
         value = winner.values.get(label, label)
-        side = _SIDES.get(str(value).lower())
-        value = {"a": a, "b": b}.get(side or "", value)
+        side = SIDES.get(str(value).lower())
+        value = value if side is None else {1.0: a, 0.5: TIE, 0.0: b}[side]
         vote = _side(value, a, b, {})
         for key, sign in (((item, a, b), 1.0), ((item, b, a), -1.0)):
             votes[key] = votes.get(key, 0.0) + sign * vote

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from orchestrator.backend import Batch, is_private
 from orchestrator.contracts.method import Method, MethodSettings
@@ -122,19 +122,15 @@ class ModelEntry(Settings):
     """Ask in batches, at a lower price: true, or a mapping. For endpoints with OpenAI's Batch API,
     and for programs such as `vllm run-batch`; answers take up to a day."""
 
-    @field_validator("base_url", mode="before")
+    @field_validator("base_url", "answers", mode="before")
     @classmethod
-    def _an_address_is_a_list_of_one(cls, value: object) -> object:
-        if value is None or isinstance(value, list):
-            return value
+    def _written_out(cls, value: object, info: ValidationInfo) -> object:
+        is_address = info.field_name == "base_url"
         if isinstance(value, str):
-            return [value]
-        raise ValueError("must be an address, or a list of several")
-
-    @field_validator("answers", mode="before")
-    @classmethod
-    def _a_path_is_a_file(cls, value: object) -> object:
-        return {"path": value} if isinstance(value, str) else value
+            return [value] if is_address else {"path": value}
+        if is_address and not (value is None or isinstance(value, list)):
+            raise ValueError("must be an address, or a list of several")
+        return value
 
 
 class StopWhen(Settings):
@@ -263,14 +259,11 @@ class RecipeFile(Settings):
     """Trackers of experiments that get progress and results: `wandb`, `mlflow` or `trackio`, or
     mappings with `kind` and its settings."""
 
-    @field_validator("on_end", mode="before")
+    @field_validator("on_end", "log_to", mode="before")
     @classmethod
-    def _text_is_a_command(cls, value: object) -> object:
-        return {"command": value} if isinstance(value, str) else value
-
-    @field_validator("log_to", mode="before")
-    @classmethod
-    def _a_name_is_a_tracker(cls, value: object) -> object:
+    def _written_out(cls, value: object, info: ValidationInfo) -> object:
+        if info.field_name == "on_end":
+            return {"command": value} if isinstance(value, str) else value
         entries = value if isinstance(value, list) else [value]
         return [{"kind": entry} if isinstance(entry, str) else entry for entry in entries]
 

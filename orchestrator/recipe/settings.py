@@ -130,7 +130,7 @@ class Cluster(ServerSize):
     """Python on the nodes, 3.11 or newer; null: the one that runs this command, by its path."""
 
     @model_validator(mode="after")
-    def _keep_ours(self) -> "Cluster":
+    def _fits(self) -> "Cluster":
         ours = sorted(self.options.keys() & _OURS)
         if ours:
             raise ValueError(f"options: {ours[0]!r} is decided by the other settings of `cluster`")
@@ -183,7 +183,7 @@ class OnEnd(Settings):
     """Time after which it is stopped, in seconds."""
 
     @model_validator(mode="after")
-    def _no_secret(self) -> Self:
+    def _fits(self) -> Self:
         if is_secret(self.command):
             raise ValueError(
                 "command: it looks as if it holds a secret; set it in your environment and name "
@@ -204,7 +204,7 @@ class LogTo(Settings):
     """wandb: offline writes to the run folder and sends nothing. Default: WANDB_MODE."""
 
     @model_validator(mode="after")
-    def _only_its_own(self) -> Self:
+    def _fits(self) -> Self:
         if self.mode is not None and self.kind != "wandb":
             raise ValueError(f"mode is a setting of wandb, not of {self.kind}")
         return self

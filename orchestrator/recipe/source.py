@@ -7,7 +7,7 @@ not to build more than `MAX_VALUES` values or a value that holds itself.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
@@ -194,16 +194,16 @@ def _syntax_message(error: yaml.MarkedYAMLError) -> str:
     return f"not valid YAML{context}: {problem}"
 
 
-@dataclass(slots=True)
 class _Builder:
     """Turns nodes into plain data; what it can't read becomes a fault and None."""
 
-    file: str
-    lines: dict[KeyPath, int] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
-    n_values: int = 0
-    shared: set[str] = field(default_factory=set)
-    _first: dict[int, KeyPath] = field(default_factory=dict)
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.lines: dict[KeyPath, int] = {}
+        self.faults: list[Fault] = []
+        self.shared: set[str] = set()
+        self._n_values = 0
+        self._first: dict[int, KeyPath] = {}
 
     def build(self, node: yaml.Node, path: KeyPath) -> Any:  # noqa: ANN401
         line = node.start_mark.line + 1
@@ -212,8 +212,8 @@ class _Builder:
         first = self._first.setdefault(id(node), path)
         if first is not path:
             self.shared.update(map(str, first[:1]))
-        self.n_values += 1
-        if self.n_values > MAX_VALUES:
+        self._n_values += 1
+        if self._n_values > MAX_VALUES:
             raise _error(self.file, line, _TOO_MANY)
         if len(path) > MAX_DEPTH:
             message = f"nested deeper than {MAX_DEPTH} levels, or an alias that contains itself"

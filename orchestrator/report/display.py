@@ -178,25 +178,16 @@ class ThreadedDisplay:
             return events, latest, self._ending
 
 
-class NoteHandler(logging.Handler):
-    """Shows warnings as notes, so that they don't tear up a live display.
+class SayingHandler(logging.Handler):
+    """Says what is logged by a function, such as `note` of a display, which it does not tear up."""
 
-    Also what is marked as worth one by `extra={"note": True}`.
-    """
-
-    def __init__(self, display: Display) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
-        self._display = display
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """True for what is worth a note."""
-        if not super().filter(record):
-            return False
-        return record.levelno >= logging.WARNING or getattr(record, "note", False)
+        self._say = say
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show one record."""
-        self._display.note(self.format(record))
+        """Say one record."""
+        self._say(self.format(record))
 
 
 def make_display(kind: Kind | None, stream: TextIO) -> Display:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from orchestrator.disk import files
 from orchestrator.records import Failure
-from orchestrator.report.display import Display, NoteHandler
+from orchestrator.report.display import Display, SayingHandler
 
 _OWN: Final = ("orchestrator", "backends", "launch")
 # What the event loop complains of belongs into the log too, not onto a live display.
@@ -72,7 +72,10 @@ def logged(path: Path, display: Display) -> Iterator[None]:
     with ExitStack() as stack:
         token = _RUN.set(run)
         stack.callback(_RUN.reset, token)
-        _attach(NoteHandler(display), run, stack)
+        notes = SayingHandler(display.note)
+        # Warnings, and what is marked as worth a note by `extra={"note": True}`.
+        notes.addFilter(lambda one: one.levelno >= logging.WARNING or getattr(one, "note", False))
+        _attach(notes, run, stack)
         try:
             handler = _LogFile(path)
         except OSError as error:
@@ -137,7 +140,7 @@ def downloads_said(say: Callable[[str], None]) -> Iterator[None]:
     """Inside this block, say what is downloaded or converted, how large it is and where it is."""
     with ExitStack() as stack:
         for name in (_DOWNLOADS, _CONVERSIONS):
-            handler = _Said(say)
+            handler = SayingHandler(say)
             if name == _CONVERSIONS:
                 # In a run its display says it.
                 handler.addFilter(lambda _: _RUN.get(None) is None)
@@ -147,16 +150,6 @@ def downloads_said(say: Callable[[str], None]) -> Iterator[None]:
             logger.addHandler(handler)
             logger.setLevel(logging.INFO)
         yield
-
-
-class _Said(logging.Handler):
-    def __init__(self, say: Callable[[str], None]) -> None:
-        super().__init__(logging.INFO)
-        self._say = say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Say a record, once it is whole."""
-        self._say(record.getMessage())
 
 
 class RepeatedEvents:

@@ -180,21 +180,13 @@ class HeadToHead:
         win_rate: 100 times the mean of preference - 1.
         standard_error: 100 sd (ddof 1) / sqrt(n), as published.
         discrete_win_rate: The same of preferences rounded to {1, 2}, 1.5 staying a draw.
-        n_wins: Judgments for the model.
-        n_losses: Judgments for the baseline.
-        n_draws: Preferences of 1.5, or the older code 0.
         n: Judgments.
-        n_missing: Preferences that are nan.
     """
 
     win_rate: float
     standard_error: float
     discrete_win_rate: float
-    n_wins: int
-    n_losses: int
-    n_draws: int
     n: int
-    n_missing: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,17 +225,12 @@ def head_to_head(preferences: Floats) -> HeadToHead:
     won = _credits(preferences)
     known = won[~np.isnan(won)]
     n = int(known.size)
-    wins, losses = int((known > 0.5).sum()), int((known < 0.5).sum())
-    draws = n - wins - losses
+    discrete = np.where(known == 0.5, 0.5, known > 0.5)
     return HeadToHead(
         win_rate=100.0 * float(known.mean()) if n else math.nan,
         standard_error=_standard_error(known),
-        discrete_win_rate=100.0 * (wins + 0.5 * draws) / n if n else math.nan,
-        n_wins=wins,
-        n_losses=losses,
-        n_draws=draws,
+        discrete_win_rate=100.0 * float(discrete.sum()) / n if n else math.nan,
         n=n,
-        n_missing=int(won.size) - n,
     )
 
 

@@ -236,9 +236,9 @@ class Forming:
         self._n_clusters = np.zeros(len(self.models), dtype=np.int64)
         self._powers = np.zeros((N_POWERS, len(self.models)))
         self._of_all = np.zeros(N_POWERS)
-        self._waiting: list[tuple[int, int, float]] = []
-        self._n_waiting = 0
+        # Wins, then counts, of each pair: of clusters of which more may come, and of whole ones.
         self._open: dict[int, Floats] = {}
+        self._whole: list[Floats] = []
         self.n_prompts = 0
         self.n_clusters = 0
 
@@ -255,51 +255,38 @@ class Forming:
         stands alone has no cluster. Where not `is_new`, the same was asked before, and it is not
         counted.
         """
-        cells: list[tuple[int, float]] = []
+        known = None if cluster is None else self._open.get(cluster)
+        sums = np.zeros(self._sum.size) if known is None else known
         met: set[int] = set()
         for first, second, preference in judgments:
             is_ordered = first < second
             column = self._column[(first, second) if is_ordered else (second, first)]
-            cells.append((column, preference if is_ordered else 1.0 - preference))
+            sums[column] += preference if is_ordered else 1.0 - preference
+            sums[len(self._column) + column] += 1.0
             met.update((first, second))
-        if not cells:
+        if not met:
             return
         self.n_prompts += is_new
         for model in met:
             self._n_prompts[model] += is_new
-        if cluster is not None:
-            if cluster not in self._open:
-                self._open[cluster] = np.zeros(self._sum.size)
-                self.n_clusters += 1
-            sums = self._open[cluster]
-            for column, won in cells:
-                sums[column] += won
-                sums[len(self._column) + column] += 1.0
-            return
-        self.n_clusters += 1
-        self._waiting += [(self._n_waiting, *cell) for cell in cells]
-        self._n_waiting += 1
-        if self._n_waiting == _TOGETHER:
-            self._add_up()
+        self.n_clusters += known is None
+        if cluster is None:
+            self._end(sums)
+        else:
+            self._open[cluster] = sums
 
     def end_cluster(self, cluster: int) -> None:
         """No prompt of this cluster will come any more; it is forgotten."""
         found = self._open.pop(cluster, None)
         if found is not None:
-            self._add(found[None])
+            self._end(found)
 
-    def _add_up(self) -> None:
-        """Add the prompts that wait to the sums."""
-        n_prompts, n_pairs = self._n_waiting, len(self._column)
-        cells = np.array(self._waiting, dtype=np.float64).reshape(-1, 3)
-        at = cells[:, 0].astype(np.int64) * n_pairs + cells[:, 1].astype(np.int64)
-        wins, counts = (
-            np.bincount(at, weights, n_prompts * n_pairs).reshape(n_prompts, n_pairs)
-            for weights in (cells[:, 2], np.ones(len(at)))
-        )
-        self._add(np.hstack([wins, counts]))
-        self._waiting.clear()
-        self._n_waiting = 0
+    def _end(self, whole: Floats) -> None:
+        """Keep a cluster of which all has come, until it is added up with others."""
+        self._whole.append(whole)
+        if len(self._whole) == _TOGETHER:
+            self._add(np.stack(self._whole))
+            self._whole.clear()
 
     def _add(self, values: Floats) -> None:
         """Add wins and counts of clusters, shape (C, 2 pairs)."""
@@ -319,18 +306,16 @@ class Forming:
             StatisticsError: If the level is not in (0, 1).
         """
         level = checked_level(confidence_level)
-        self._add_up()
-        if not self._open:
-            return self._standings(level)
         # What has come of clusters that are not whole counts as it is, for now.
         names = ("_sum", "_moments", "_powers", "_of_all", "_n_clusters")
-        whole = {name: getattr(self, name) for name in names}
-        vars(self).update({name: part.copy() for name, part in whole.items()})
-        self._add(np.stack(list(self._open.values())))
+        kept = {name: getattr(self, name) for name in names}
+        vars(self).update({name: part.copy() for name, part in kept.items()})
+        if parts := [*self._whole, *self._open.values()]:
+            self._add(np.stack(parts))
         try:
             return self._standings(level)
         finally:
-            vars(self).update(whole)
+            vars(self).update(kept)
 
     def _standings(self, level: float) -> list[Standing]:
         n_models, n_pairs = len(self.models), len(self._column)

@@ -146,7 +146,7 @@ class Thresholds(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _usable_is_less(self) -> Self:
+    def _fits(self) -> Self:
         if self.usable_flips >= self.flips:
             raise ValueError("usable_flips must be below flips")
         return self

@@ -236,18 +236,25 @@ def followable(trust: Trust, settings: Collection[str]) -> Trust:
     return replace(trust, advice=advice)
 
 
-def counted(judgments: Judgments, thresholds: Thresholds = DEFAULTS) -> Counts:
-    """Return the counts of some judgments; clusters without a decided pair are left out."""
+def counted(
+    judgments: Judgments, thresholds: Thresholds = DEFAULTS, *, n_clusters: int = 0
+) -> Counts:
+    """Return the counts of some judgments; clusters without a decided pair are left out.
+
+    Of `n_clusters`, numbered from 0 on, all are counted.
+    """
     masses = judgments.masses[~np.isnan(judgments.masses)]
     products = judgments.decision_ab * judgments.decision_ba
     decided = products != 0
-    codes = np.unique(judgments.clusters[decided], return_inverse=True)[1].reshape(-1)
+    codes = judgments.clusters[decided]
+    if not n_clusters:
+        codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
     return Counts(
         n_readings=int(masses.size),
         n_low=int((masses < thresholds.mass).sum()),
         n_pairs=len(products),
-        decided=np.bincount(codes).astype(np.float64),
-        flipped=np.bincount(codes, products[decided] < 0).astype(np.float64),
+        decided=np.bincount(codes, minlength=n_clusters).astype(np.float64),
+        flipped=np.bincount(codes, products[decided] < 0, n_clusters).astype(np.float64),
         n_units=judgments.n_units,
         n_missing=judgments.n_missing,
         of_models=judgments.of_models,

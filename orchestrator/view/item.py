@@ -19,6 +19,7 @@ from orchestrator.records import (
     Failure,
     FloatArray,
     Generation,
+    Outcome,
     PairScores,
     Rewards,
     Scored,
@@ -26,7 +27,7 @@ from orchestrator.records import (
 )
 from orchestrator.report import words
 from orchestrator.report.text import page_line, safe_block
-from orchestrator.runner.results.requests import Asked, Unit, alternatives, tokens_of
+from orchestrator.runner.results.requests import Unit, alternatives, tokens_of
 from orchestrator.runner.results.token_texts import Speller
 
 MAX_TEXT: Final = 40_000
@@ -228,10 +229,10 @@ def traced(units: Sequence[Unit], speller: Speller) -> Data:
     shown = []
     for unit in units:
         mine = []
-        for asked in unit.asked:
-            number = numbers.setdefault(asked.ask, len(asks))
+        for ask, outcome in unit.asked:
+            number = numbers.setdefault(ask, len(asks))
             if number == len(asks):
-                asks.append(_asked(asked, speller))
+                asks.append(_asked(ask, outcome, speller))
             mine.append(number)
         shown.append(
             {
@@ -248,7 +249,7 @@ def traced(units: Sequence[Unit], speller: Speller) -> Data:
 
 def _link_scores(asks: Sequence[Data], every: Mapping[int, AnyAsk], units: Sequence[Unit]) -> None:
     """Say of each drawn text where its own tokens were scored."""
-    drawn = {one.ask: one.outcome for unit in units for one in unit.asked}
+    drawn = dict(asked for unit in units for asked in unit.asked)
     for number, ask in every.items():
         made = drawn[ask]
         if not isinstance(made, Generation):
@@ -264,8 +265,7 @@ def _link_scores(asks: Sequence[Data], every: Mapping[int, AnyAsk], units: Seque
         ]
 
 
-def _asked(asked: Asked, speller: Speller) -> Data:
-    ask, outcome = asked.ask, asked.outcome
+def _asked(ask: AnyAsk, outcome: Outcome | Failure, speller: Speller) -> Data:
     kinds = {GenerateAsk: "generate", ScoreAsk: "score", ChooseAsk: "choose", RewardAsk: "reward"}
     found: Data = {"model": page_line(ask.model), "kind": kinds.get(type(ask), "similarity")}
     if not isinstance(ask, SimilarityAsk):

@@ -95,11 +95,9 @@ async def ask_all(backend, endpoint, kind: str) -> list[object]:
     found.append(await backend.choose(ChooseAsk("m", MESSAGES, LABELS)))
     found += [await reward(backend, TRIED), await backend.load()]
     module = KINDS[kind][0].__name__.rpartition(".")[2]
+    target = Target(kind=module, endpoint=endpoint, backend=backend, provenance=stated)
+    await probe_model(target)
     async with Http(endpoint) as http:
-        target = Target(
-            kind=module, model=endpoint.model, backend=backend, http=http, provenance=stated
-        )
-        await probe_model(target)
         await http.get("/v1/models")
     return found
 

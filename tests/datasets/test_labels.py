@@ -5,8 +5,8 @@ import json
 import polars as pl
 import pytest
 
-from orchestrator.dataset.labels import SCHEMA, read_labels
 from orchestrator.errors import DatasetError
+from orchestrator.ranking.human_labels import LABELS, read_labels
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def labels(tmp_path):
 
 def test_a_rating_has_item_model_label_and_annotator(labels):
     found = labels({"item": "a", "model": "m", "label": 7, "annotator": "x"})
-    assert found.schema == pl.Schema(SCHEMA)
+    assert found.schema == pl.Schema(LABELS)
     row = found.row(0, named=True)
     assert (row["item"], row["model"], row["value"], row["annotator"]) == ("a", "m", 7.0, "x")
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from orchestrator import contracts, plugins
 from orchestrator.ask import GenerateAsk
 from orchestrator.dataset import Dataset
-from orchestrator.dataset.labels import read_labels
 from orchestrator.datasets._files import FileConfig, JsonlKind
 from orchestrator.errors import DatasetError
+from orchestrator.ranking.human_labels import read_labels
 from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import Failure, Generation, Item, Message, Sampling
 from orchestrator.runner.models.answers import given_answers

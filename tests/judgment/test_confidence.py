@@ -15,7 +15,6 @@ from hypothesis.extra import numpy as arrays
 
 from orchestrator.errors import StatisticsError
 from orchestrator.judgment.confidence import (
-    discrete_semantic_entropy,
     group_confidence,
     predictive_entropy,
     self_certainty_low,
@@ -212,7 +211,7 @@ def test_more_tokens_than_the_vocabulary_has_are_refused():
 
 def test_discrete_semantic_entropy_of_the_released_code_s_example():
     # The code of Farquhar et al. names p = [1/4, 2/4, 1/4] for these meanings.
-    assert discrete_semantic_entropy([0, 1, 2, 1]) == pytest.approx(1.5 * math.log(2))
+    assert semantic_entropy(None, [0, 1, 2, 1]) == pytest.approx(1.5 * math.log(2))
 
 
 def test_entropies_of_the_authors_code():
@@ -220,7 +219,7 @@ def test_entropies_of_the_authors_code():
     # semantic_uncertainty; lm-polygraph has the latter two as well.
     logprobs = [np.mean(tokens) for tokens in SAMPLES]
     assert semantic_entropy(logprobs, MEANINGS) == pytest.approx(1.1189879286681597, abs=1e-9)
-    assert discrete_semantic_entropy(MEANINGS) == pytest.approx(1.277034259466139, abs=1e-9)
+    assert semantic_entropy(None, MEANINGS) == pytest.approx(1.277034259466139, abs=1e-9)
     assert predictive_entropy(logprobs) == pytest.approx(1.056547619047619, abs=1e-9)
 
 
@@ -233,7 +232,7 @@ def test_semantic_entropy_by_hand():
 @given(st.lists(st.tuples(st.floats(-30, 0), st.integers(0, 3)), min_size=1, max_size=12))
 def test_semantic_entropy_lies_between_none_and_that_of_as_many_meanings(samples):
     logprobs, meanings = (list(column) for column in zip(*samples, strict=True))
-    for found in (semantic_entropy(logprobs, meanings), discrete_semantic_entropy(meanings)):
+    for found in (semantic_entropy(logprobs, meanings), semantic_entropy(None, meanings)):
         assert 0 <= found <= math.log(len(set(meanings))) + 1e-9
     shifted = semantic_entropy([value - 500 for value in logprobs], meanings)
     assert shifted == pytest.approx(semantic_entropy(logprobs, meanings), abs=1e-6)
@@ -241,7 +240,7 @@ def test_semantic_entropy_lies_between_none_and_that_of_as_many_meanings(samples
 
 def test_one_meaning_has_no_entropy():
     assert semantic_entropy([-1.0, -2.0], [0, 0]) == pytest.approx(0)
-    assert discrete_semantic_entropy([5]) == 0
+    assert semantic_entropy(None, [5]) == 0
 
 
 def test_without_samples_or_likelihoods_there_is_no_entropy():

@@ -223,7 +223,7 @@ def test_without_any_setting_it_is_that_of_the_acl_findings():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"preset": "x"}, "unknown preset 'x'"),
+        ({"preset": "x"}, "'acl_findings' or 'submission'"),
         ({"prompt": "x"}, "unknown prompt 'x'"),
         ({"prompt": "{{ prompt }}"}, "does not show answer"),
         ({"prompt": "{{ answer }} {{ reply }}"}, "uses unknown fields reply"),

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.report.display import NoteHandler, ThreadedDisplay, make_display
+from orchestrator.report.display import SayingHandler, ThreadedDisplay, make_display
 from orchestrator.report.lines import JsonPainter
 from tests.report.samples import Stream, a_model, a_progress, a_ranking
 
@@ -214,7 +214,7 @@ def test_log_records_become_notes():
     display = make_display("plain", stream)
     display.start("demo", 1)
     record = logging.LogRecord("x", logging.WARNING, "x.py", 1, "a limit was cut", None, None)
-    NoteHandler(display).handle(record)
+    SayingHandler(display.note).handle(record)
     display.stop()
     assert "a limit was cut" in stream.getvalue()
 

@@ -18,7 +18,7 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from orchestrator.runner.results.requests import Asked, Unit
+from orchestrator.runner.results.requests import Unit
 from orchestrator.runner.results.token_texts import Speller
 from orchestrator.view.item import traced
 from tests.view.runs import SETTINGS, answers_frame, items_frame, make_run
@@ -46,15 +46,15 @@ DRAW = GenerateAsk("m", EMPTY, Sampling(max_tokens=4))
 @pytest.mark.parametrize(
     "asked",
     [
-        Asked(DRAW, Generation("", "stop", token_ids=IDS, logprobs=LOGPROBS, offsets=IDS)),
-        Asked(DRAW, Generation("", "stop", token_ids=IDS, logprobs=LOGPROBS, top=NOTHING)),
-        Asked(DRAW, Generation("", "stop", token_ids=IDS, offsets=IDS, top=NOTHING)),
-        Asked(DRAW, Generation("", "")),
-        Asked(DRAW, Failure("timeout", "")),
-        Asked(ScoreAsk("m", EMPTY, ()), Scored(IDS, LOGPROBS, top=NOTHING, features={})),
-        Asked(ScoreAsk("m", (), ()), Scored(IDS, LOGPROBS, features={"entropy": LOGPROBS})),
-        Asked(ChooseAsk("m", EMPTY, ()), Choice((), (), "")),
-        Asked(
+        (DRAW, Generation("", "stop", token_ids=IDS, logprobs=LOGPROBS, offsets=IDS)),
+        (DRAW, Generation("", "stop", token_ids=IDS, logprobs=LOGPROBS, top=NOTHING)),
+        (DRAW, Generation("", "stop", token_ids=IDS, offsets=IDS, top=NOTHING)),
+        (DRAW, Generation("", "")),
+        (DRAW, Failure("timeout", "")),
+        (ScoreAsk("m", EMPTY, ()), Scored(IDS, LOGPROBS, top=NOTHING, features={})),
+        (ScoreAsk("m", (), ()), Scored(IDS, LOGPROBS, features={"entropy": LOGPROBS})),
+        (ChooseAsk("m", EMPTY, ()), Choice((), (), "")),
+        (
             SimilarityAsk("m", ()),
             PairScores(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32), "", 0),
         ),

@@ -9,7 +9,14 @@ import numpy as np
 import polars as pl
 
 from orchestrator import numbers
-from orchestrator.contracts.context import Named, answers_of, role_slices, roles_in, there
+from orchestrator.contracts.context import (
+    Named,
+    answers_of,
+    ranked_in,
+    role_slices,
+    roles_in,
+    there,
+)
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
@@ -74,11 +81,9 @@ def _parts(
 def of_verdicts(material: Material) -> list[Figure]:
     """Mean distribution of a judge's verdicts, and the two orders against each other."""
     found = []
-    for frame, role in roles_in(material.frames).items():
-        if role.pairs is None or not role.pairs.ranked:
-            continue
-        columns = there(material.frames, frame, role.pairs.columns())
-        shown = _VERDICT_COLUMNS if role.pairs.verdicts else ()
+    for frame, pairs in ranked_in(material.frames).items():
+        columns = there(material.frames, frame, pairs.columns())
+        shown = _VERDICT_COLUMNS if pairs.verdicts else ()
         wanted = [name for name in (*shown, *_ORDER_COLUMNS) if name in columns]
         means: dict[tuple[str, str], tuple[Sums, Sums]] = {}
         counts: dict[tuple[str, str], Floats] = {}

@@ -18,7 +18,7 @@ from orchestrator.backend import (
     verified,
     with_query,
 )
-from orchestrator.network import CONTROL_BYTES, collect, proxy_of, trust, words_of
+from orchestrator.network import CONTROL_BYTES, client_session, collect, trust, words_of
 from orchestrator.probing import requests
 from orchestrator.probing.abilities import Example
 from orchestrator.probing.replies import PATHS, HttpReply, identify, model_names
@@ -63,15 +63,9 @@ class Http:
         # It takes 0.2 s to import, and commands that only read a run import this module too.
         import aiohttp  # noqa: PLC0415
 
-        self._session = aiohttp.ClientSession(
-            headers={"Accept-Encoding": "identity"},
-            timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=_CONNECT_S),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            connector=aiohttp.TCPConnector(ssl=trust(self._endpoint.ca_file) or True),
-            proxy=proxy_of(self._base_url),
-            # Inflated where the bytes are counted.
-            auto_decompress=False,
-        )
+        connector = aiohttp.TCPConnector(ssl=trust(self._endpoint.ca_file) or True)
+        headers = {"Accept-Encoding": "identity"}
+        self._session = client_session(self._base_url, connector, headers)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -107,7 +101,12 @@ class Http:
         url = self._base_url + path + self._query
         try:
             async with self._session.request(
-                method, url, data=body, headers=headers, allow_redirects=False
+                method,
+                url,
+                data=body,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=_CONNECT_S),
+                allow_redirects=False,
             ) as reply:
                 encoding = reply.headers.get("Content-Encoding", "")
                 content = await collect(reply.content.iter_any(), self, encoding, CONTROL_BYTES)
@@ -200,15 +199,13 @@ T = TypeVar("T")
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A server and model to probe.
+    """A server and model that has been connected, and how it is probed.
 
     Attributes:
         kind: Of the back-end.
-        model: The server's name for the model.
-        backend: Connected.
-        http: To the same server, open.
+        endpoint: Where it is reached.
+        backend: The connection.
         provenance: What the server says it is.
-        plain: Whether it is a base model, which has no chat.
         examples: Made-up asks of methods, which have to be answered as they need it.
         at_once: Requests that it may have at a time.
         wants: Kinds of asks that the run sends it; texts, where that is not known.
@@ -217,15 +214,18 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: str
-    model: str
+    endpoint: Endpoint
     backend: Backend
-    http: Http
     provenance: Provenance
-    plain: bool = False
     examples: tuple[Example, ...] = ()
     at_once: int = AT_ONCE
     wants: frozenset[str] = frozenset({"generate"})
     was_met: bool = False
+
+    @property
+    def model(self) -> str:
+        """The server's name for the model."""
+        return self.endpoint.model
 
     @property
     def only_rates(self) -> bool:
@@ -244,15 +244,15 @@ class Asking:
             acts.
     """
 
-    def __init__(self, target: Target) -> None:
-        self._t = target
+    def __init__(self, target: Target, http: Http) -> None:
+        self._t, self._http = target, http
         self.room = asyncio.Semaphore(target.at_once)
         self.unsure = ""
         self.is_closed = False
 
     async def post(self, path: str, body: dict[str, object]) -> HttpReply:
         """Post JSON to a route."""
-        return await self._patiently(lambda: self._t.http.post(path, body), lambda one: one.failure)
+        return await self._patiently(lambda: self._http.post(path, body), lambda one: one.failure)
 
     async def draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """Draw a text."""

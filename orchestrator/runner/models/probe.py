@@ -17,7 +17,7 @@ from orchestrator.probing.abilities import Example
 from orchestrator.probing.record import ALTERNATIVES, BAD, NO, Finding, ProbeRecord, Seen, unknown
 from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import Failure, Generation, Messages, Sampling, Scored
-from orchestrator.runner.models.asking import Asking, Target
+from orchestrator.runner.models.asking import Asking, Http, Target
 from orchestrator.wire.requests import messages_of
 
 _CHAT: Final = "/v1/chat/completions"
@@ -41,9 +41,10 @@ async def probe_model(target: Target, *, quick: bool = False, noise: bool = True
     Raises:
         UsageError: If its replies can't be read, which is a fault of this program.
     """
-    probe = Probe(target)
-    await probe.first_contact()
-    return await probe.rest(quick=quick, noise=noise)
+    async with Http(target.endpoint) as http:
+        probe = Probe(target, http)
+        await probe.first_contact()
+        return await probe.rest(quick=quick, noise=noise)
 
 
 class Probe:
@@ -53,9 +54,9 @@ class Probe:
         asks: Its questions, which say if the server answered nothing for the moment.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, http: Http) -> None:
         self._t = target
-        self.asks = Asking(target)
+        self.asks = Asking(target, http)
         self._greedy: HttpReply = HttpReply(0, b"not asked")
         self._ids: tuple[int, ...] | None = None
         self._most = _USUAL_CAP
@@ -120,12 +121,9 @@ class Probe:
         if self._t.only_rates:
             return self._first
         if quick:
-            found = list(
-                chain.from_iterable(
-                    await _at_once(*([] if self._t.plain else [self.chat()]), self.scoring())
-                )
-            )
-        elif self._t.plain:
+            chats = [] if self._t.endpoint.plain else [self.chat()]
+            found = list(chain.from_iterable(await _at_once(*chats, self.scoring())))
+        elif self._t.endpoint.plain:
             found = list(chain.from_iterable(await _at_once(self.scoring(), self.choosing())))
         else:
             # What follows needs the first reply.
@@ -239,7 +237,7 @@ class Probe:
         A model that is sure of itself draws tokens whose ln p is 0 within rounding, and a wrong
         score of them would look right; these are the unlikely ones.
         """
-        if self._t.plain:
+        if self._t.endpoint.plain:
             return []
         listing = chat(await self._ask(return_tokens_as_token_ids=True))
         top = listing.positions[0].top_logprobs if listing is not None and listing.positions else ()
@@ -274,7 +272,7 @@ class Probe:
             abilities.choice("choose_letters", letters),
             abilities.choice("choose_verdicts", verdicts),
         ]
-        if self._t.plain:
+        if self._t.endpoint.plain:
             return found
         question = messages_of(requests.QUESTION)
         wide = await self._ask(messages=question, top_logprobs=self._most)
@@ -362,7 +360,7 @@ class Probe:
         return alone, max(found, default=None)
 
     async def _seen(self, prompt: Messages) -> Seen:
-        if not self._t.plain:
+        if not self._t.endpoint.plain:
             messages = messages_of(prompt)
             reply = await self._ask(messages=messages, max_tokens=record.TOKENS)
             if (seen := record.of_chat(chat(reply))).listed:

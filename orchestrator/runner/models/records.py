@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import LOCAL, Backend, Endpoint, Provenance
+from orchestrator.backend import LOCAL, Provenance
 from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.probing.abilities import IMPOSSIBLE, Example, Need, name_of, verdict
 from orchestrator.probing.record import BAD, UNKNOWN, WARNING, ProbeRecord, compare, differences
@@ -33,26 +33,6 @@ _NOT_PROBED: Final = frozenset({"fake"})
 
 Needs = Mapping[str, Sequence[tuple[str, Need]]]
 """By model, what each method asks of it."""
-
-
-class Connected(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that has just been connected.
-
-    Attributes:
-        spec: From the recipe.
-        kind: Of the back-end.
-        endpoint: Where it is reached.
-        backend: The connection.
-        provenance: What the server says it is.
-        label: What the store remembers the server by.
-    """
-
-    spec: ModelSpec
-    kind: str
-    endpoint: Endpoint
-    backend: Backend
-    provenance: Provenance
-    label: str
 
 
 class Probes:
@@ -92,48 +72,41 @@ class Probes:
         self.records: dict[str, ProbeRecord] = {}
         self.postponed: dict[str, str] = {}
 
-    async def check(self, found: Connected) -> None:
-        """Probe a server that was connected.
+    async def check(self, spec: ModelSpec, label: str, found: Target) -> None:
+        """Probe a server of a model that was connected; the store remembers it by its label.
 
         Raises:
             ServerChangedError: If it does otherwise than what answered this run before.
             UsageError: If it can't do what a method asks of it.
         """
-        endpoint = found.endpoint
-        if not self.enabled or found.kind in self._unprobed or endpoint.base_url == LOCAL:
+        if not self.enabled or found.kind in self._unprobed or found.endpoint.base_url == LOCAL:
             return
         # Of several servers of one model the first is asked everything, the others little.
-        async with self._locks.setdefault(found.spec.name, asyncio.Lock()):
-            await self._check(found)
+        async with self._locks.setdefault(spec.name, asyncio.Lock()):
+            await self._check(spec, label, found)
 
-    async def _check(self, found: Connected) -> None:
-        endpoint = found.endpoint
-        held = probe_record(self._store, found.label)
+    async def _check(self, spec: ModelSpec, label: str, found: Target) -> None:
+        model, held = spec.name, probe_record(self._store, label)
         known = held is not None and _is_same(held, found.provenance)
-        async with Http(endpoint) as http:
-            target = Target(
-                kind=found.kind,
-                model=endpoint.model,
-                backend=found.backend,
-                http=http,
-                provenance=found.provenance,
-                plain=endpoint.plain,
-                at_once=min(found.spec.max_in_flight, AT_ONCE),
-                examples=self._examples(found.spec.name, held if known else None),
-                wants=frozenset(need.ask for _, need in self._needs.get(found.spec.name, ())),
-                was_met=found.spec.name in self.records,
-            )
-            probe = Probe(target)
+        target = msgspec.structs.replace(
+            found,
+            at_once=min(spec.max_in_flight, AT_ONCE),
+            examples=self._examples(model, held if known else None),
+            wants=frozenset(need.ask for _, need in self._needs.get(model, ())),
+            was_met=model in self.records,
+        )
+        async with Http(found.endpoint) as http:
+            probe = Probe(target, http)
             met = await probe.first_contact()
             if probe.asks.is_closed and not target.was_met:
-                raise UsageError(f"model {found.spec.name!r}: {probe.asks.unsure}")
+                raise UsageError(f"model {model!r}: {probe.asks.unsure}")
             if not probe.asks.unsure:
-                self._refuse(found, met)
-            await self.others(found.spec.name)
+                self._refuse(model, found.kind, met)
+            await self.others(model)
             # Of a back-end from outside nobody knows what routes its server has.
             only_first = self._only_first or not getattr(found.backend, "speaks_chat", False)
             if only_first or (probe.asks.unsure and self._refuses):
-                self._postpone(found.spec.name, probe.asks.unsure)
+                self._postpone(model, probe.asks.unsure)
                 return
             noise = not (known and held is not None and held.seen)
             record = await probe.rest(quick=known, noise=noise)
@@ -143,7 +116,7 @@ class Probes:
         if held is None:
             whole = record
         else:
-            is_same = self._compare(found.spec.name, found.label, held, record)
+            is_same = self._compare(model, label, held, record)
             whole = _joined(held, record) if known else record
             if is_same:
                 whole = _compared(held, whole, record)
@@ -153,25 +126,24 @@ class Probes:
                 whole = msgspec.structs.replace(
                     whole, seen=record.seen, noise=measured, n_compared=0, largest=None
                 )
-        self.records[found.spec.name] = whole
+        self.records[model] = whole
         # What is refused, and what was not answered for the moment, is asked again by the next
         # call: neither is kept.
-        self._refuse(found, whole)
+        self._refuse(model, found.kind, whole)
         if probe.asks.unsure:
-            self._postpone(found.spec.name, probe.asks.unsure)
+            self._postpone(model, probe.asks.unsure)
         else:
-            self._store.set_meta(_key(found.label), msgspec.json.encode(whole).decode())
-        model = found.spec.name
+            self._store.set_meta(_key(label), msgspec.json.encode(whole).decode())
         # Nobody need know that a server scores no texts where no method has it score one.
         told = _TOLD if "score" in target.wants else _TOLD - {"score"}
         for finding in () if known else whole.findings:
             if finding.state in {BAD, WARNING} and finding.name in told:
                 _log.warning("%s: %s", model, finding.said, extra={"model": model})
 
-    def _refuse(self, found: Connected, record: ProbeRecord) -> None:
+    def _refuse(self, model: str, kind: str, record: ProbeRecord) -> None:
         """Stop a run whose methods ask for what a server does not do."""
-        model, faults = found.spec.name, []
-        can = capabilities_of(found.kind, None, allow_code=True)
+        faults = []
+        can = capabilities_of(kind, None, allow_code=True)
         for method, need in self._needs.get(model, ()):
             judged = verdict(method, [need], record, can.features)
             if judged.verdict == IMPOSSIBLE:

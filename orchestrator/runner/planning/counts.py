@@ -137,7 +137,7 @@ def count_prepared(
     counted = count_plan(
         prepared.plan,
         _lookup(prepared, store),
-        systems_of(prepared),
+        prepared.systems,
         {spec.name: paid for spec in specs if (paid := spec.paid) is not None},
         blocks,
         None if exact else _ended(prepared, store),
@@ -193,7 +193,7 @@ def count_group(
 ) -> list[StageCount]:
     """Count the requests of some items, by driving their units as `count_plan` drives all."""
     plan = prepared.plan
-    tally = count(plan, group, _lookup(prepared, store), systems_of(prepared), blocks)
+    tally = count(plan, group, _lookup(prepared, store), prepared.systems, blocks)
     return [*_stages(plan, tally), *_observations(tally.missing, plan)]
 
 
@@ -211,12 +211,6 @@ def _lookup(prepared: Prepared, store: Store | None) -> Lookup:
         return None
 
     return look_up
-
-
-def systems_of(prepared: Prepared) -> dict[str, str]:
-    """System prompts by model."""
-    specs = [prepared.models[name] for name in prepared.identities]
-    return {spec.name: spec.entry.system for spec in specs if spec.entry.system}
 
 
 def _stages(plan: Plan, tally: Tally) -> list[StageCount]:

@@ -70,6 +70,12 @@ class Prepared(msgspec.Struct, frozen=True):
     lenders: "Lenders | None" = None
     retry: str = ""
 
+    @property
+    def systems(self) -> dict[str, str]:
+        """System prompts by model."""
+        said = {name: self.models[name].entry.system for name in self.identities}
+        return {name: system for name, system in said.items() if system}
+
 
 def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared:
     """Open the dataset, read the identities and make the plan.

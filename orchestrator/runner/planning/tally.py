@@ -5,6 +5,7 @@ Driving a million units takes minutes, so of many items some are drawn and stand
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -210,17 +211,11 @@ def _drive_item(  # noqa: PLR0913 (what is driven, and where the counts go)
     n_turns = 1 + len(plan.items.item(index).followups)
     tally.n_items += 1
     tally.n_turns += n_turns
-    found: dict[bytes, Outcome | Failure | None] = {}
     seen: set[bytes] = set()
     held: dict[Mark, float] = {}
     missing: dict[tuple[str, str], float] = {}
     beyond: dict[tuple[str, str], float] = {}
     which = 0
-
-    def remember(key: bytes) -> Outcome | Failure | None:
-        if key not in found:
-            found[key] = lookup(key)
-        return found[key]
 
     def watch(key: bytes, kind: str, model: str) -> None:
         if key not in seen:
@@ -235,7 +230,7 @@ def _drive_item(  # noqa: PLR0913 (what is driven, and where the counts go)
     def times(which: int) -> float:
         return 1 if units is None else units[which]
 
-    driver = Driver(plan, remember, systems, watch=watch)
+    driver = Driver(plan, cache(lookup), systems, watch=watch)
     needed = None if blocks is None else blocks.needed(blocks.layout.block_of(index))
     for which in range(plan.n_per_item) if units is None else units:
         if needed is None or needed[which]:

@@ -14,7 +14,7 @@ from orchestrator import numbers
 from orchestrator.ask import digest
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
-from orchestrator.contracts.context import answer_slices, roles_in
+from orchestrator.contracts.context import answer_slices, ranked_in
 from orchestrator.dataset import Dataset
 from orchestrator.disk import files
 from orchestrator.errors import StoreError, on_disk_error
@@ -341,10 +341,7 @@ def _ranked(
     frames: Mapping[str, pl.DataFrame], clusters: Clusters
 ) -> Iterator[tuple[str, list[str], Table]]:
     """Names of methods, their judges, and their pairwise judgments."""
-    for name, roles_of_frame in roles_in(frames).items():
-        pairs = roles_of_frame.pairs
-        if pairs is None or not pairs.ranked:
-            continue
+    for name, pairs in ranked_in(frames).items():
         judges: dict[str, list[str]] = {}
         n_rows = 0
         there = names_of(frames, name)

@@ -37,11 +37,8 @@ _TOGETHER: Final = 500
 _KEPT: Final = 2
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """One thing that was asked, and the answer."""
-
-    ask: AnyAsk
-    outcome: Outcome | Failure
+Asked = tuple[AnyAsk, Outcome | Failure]
+"""One thing that was asked, and the answer."""
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -91,8 +88,7 @@ class Replay:
         parts = parts_of(self.recipe, allow_code=allow_code)
         finders = {name: find for name, (find, *_) in given.items()}
         self._plan = Plan(parts, items, keys, self.recipe.settings.seed, given=finders)
-        systems = {name: spec.entry.system for name, spec in specs.items()}
-        self._systems = {name: system for name, system in systems.items() if system}
+        self._systems = {name: one.entry.system for name, one in specs.items() if one.entry.system}
 
     @cached_property
     def speller(self) -> Speller:
@@ -129,7 +125,7 @@ class Replay:
                 self._plan,
                 store.get,
                 self._systems,
-                trace=lambda ask, at, outcome: found[at].append(Asked(ask, outcome)),
+                trace=lambda ask, at, outcome: found[at].append((ask, outcome)),
             )
             for position in found:
                 driver.open(position)
@@ -298,8 +294,7 @@ def tokens_frame(replay: Replay, item: str) -> pl.DataFrame:
 
 
 def _rows(unit: Unit, speller: Speller) -> Iterator[dict[str, Any]]:
-    for request, asked in enumerate(unit.asked):
-        ask, made = asked.ask, asked.outcome
+    for request, (ask, made) in enumerate(unit.asked):
         if not isinstance(ask, GenerateAsk | ScoreAsk) or not isinstance(made, Generation | Scored):
             continue
         found = tokens_of(ask, made, speller)

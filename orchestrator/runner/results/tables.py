@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from orchestrator import __version__, contracts, plugins
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
-from orchestrator.contracts.context import Context, Source, answer_frames, roles_in
+from orchestrator.contracts.context import Context, Source, answer_frames, ranked_in
 from orchestrator.contracts.method import Analysis, Summary, frame_of
 from orchestrator.disk import files
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
@@ -36,7 +36,7 @@ from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.ranking.cells import given
 from orchestrator.ranking.scores import Estimates, ScoresSummary
 from orchestrator.ranking.style import equal_style
-from orchestrator.ranking.trust import of_frames, thresholds_of
+from orchestrator.ranking.trust import level_of, of_frames, thresholds_of
 from orchestrator.recipe.schema import MethodRef
 from orchestrator.runner.results.frames import RANKINGS, analyse
 from orchestrator.statistics.results import Thresholds
@@ -146,11 +146,7 @@ def rankings_of(
     frames: FrameFiles, *, confidence_level: float, thresholds: Thresholds = DEFAULTS
 ) -> list[RankingAnalysis]:
     """Return what `analyse` returns, computed only where no earlier call has kept it."""
-    ranked = {
-        name: role
-        for name, role in roles_in(frames).items()
-        if role.pairs is not None and role.pairs.ranked
-    }
+    ranked = ranked_in(frames)
     if not ranked:
         return []
     said = repr((confidence_level, thresholds, ranked))
@@ -195,8 +191,7 @@ def summarise(
     """
     clusters = clusters_of(frames)
     if trust is None:
-        level = settings.get("statistics", {}).get("confidence_level", 0.95)
-        trust = of_frames(frames, clusters, thresholds_of(settings), level)
+        trust = of_frames(frames, clusters, thresholds_of(settings), level_of(settings))
         trust = followable_of(trust, settings, allow_code=allow_code)
     sources, found = _sources(settings, allow_code=allow_code, run=run)
     styled = settings.get("statistics", {}).get("style_control", True)
@@ -413,7 +408,7 @@ def _context(
         frames=frames,
         rows=pl.DataFrame(),
         sources=(),
-        confidence_level=statistics.get("confidence_level", 0.95),
+        confidence_level=level_of(settings),
         n_resamples=statistics.get("n_resamples", 2000),
         seed=settings.get("seed", 0),
         clusters=clusters,

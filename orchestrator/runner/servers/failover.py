@@ -6,7 +6,7 @@ Which of them is asked, and which is suspect, stands in `orchestrator.scheduler.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
@@ -15,7 +15,7 @@ import msgspec
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk
 from orchestrator.backend import Backend, answered, reward
 from orchestrator.records import UNREACHED, Choice, Failure, Generation, Rewards, Scored
-from orchestrator.scheduler.copies import Copies, Copy, Tried
+from orchestrator.scheduler.copies import SILENT_AFTER_S, Copies, Copy, Tried
 
 T = TypeVar("T")
 Call = Callable[[Backend], Awaitable[T | Failure]]
@@ -53,14 +53,14 @@ class Client(ABC):
         return await self.send(lambda backend: reward(backend, ask))
 
 
-class Failover:
+class Failover(Client):
     """Asks servers of one model.
 
     Back-ends are in the order of the servers, None for those that can't be reached: whoever finds
-    or loses one changes it, and `copies`. `lose` is told of a server that can't be reached any
-    more, `counted` how many are in use when a suspect comes or goes, `asked_again` of each request
-    sent to another server after the first, `doubted` of each connection that broke where another
-    server has its request. `errand` runs a coroutine function somewhere; it may cancel it.
+    or loses one changes it, and `copies`. `counted` is told how many are in use when a suspect
+    comes or goes, `asked_again` of each request sent to another server after the first, `doubted`
+    of each connection that broke where another server has its request. `errand` runs a coroutine
+    function somewhere; it may cancel it.
 
     Attributes:
         broken: Numbers of servers with a connection that broke.
@@ -72,15 +72,14 @@ class Failover:
     def __init__(  # noqa: PLR0913 (its neighbours)
         self,
         model: str,
-        backends: list[Backend | None],
-        silent_after_s: float,
-        lose: Callable[[Copy, Backend, Failure], Awaitable[None]],
-        counted: Callable[[int], None],
-        asked_again: Callable[[], None],
+        backends: Sequence[Backend | None],
         errand: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
+        counted: Callable[[int], None] = lambda _: None,
+        asked_again: Callable[[], None] = lambda: None,
+        silent_after_s: float = SILENT_AFTER_S,
         doubted: Callable[[], None] = lambda: None,
     ) -> None:
-        self.backends = backends
+        self.backends = list(backends)
         self.copies = Copies(len(backends), silent_after_s)
         for copy, backend in zip(self.copies.all, backends, strict=True):
             copy.is_there = backend is not None
@@ -89,7 +88,6 @@ class Failover:
         self.lost = Failure("refused", f"no server of {model} is reachable")
         self.is_closed = False
         self._model = model
-        self._lose = lose
         self._counted = counted
         self._asked_again = asked_again
         self._errand = errand
@@ -97,6 +95,10 @@ class Failover:
         self._open: set[_Open] = set()
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
+
+    @abstractmethod
+    async def _lose(self, copy: Copy, backend: Backend, failure: Failure) -> None:
+        """Leave a server out that can't be reached any more."""
 
     def change(self) -> None:
         """Wake who waits for a server that comes, goes or is released."""

@@ -16,8 +16,9 @@ from orchestrator.errors import OrchestratorError, ServerChangedError, UsageErro
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.logs import RepeatedEvents
+from orchestrator.runner.models.asking import Target
 from orchestrator.runner.models.identity import addresses, provenance_words
-from orchestrator.runner.models.records import Connected, Probes
+from orchestrator.runner.models.records import Probes
 from orchestrator.runner.planning.reuse import Copies
 from orchestrator.runner.servers.connections import (
     Doubts,
@@ -28,7 +29,7 @@ from orchestrator.runner.servers.connections import (
     is_reached,
 )
 from orchestrator.runner.servers.health import look_after
-from orchestrator.runner.servers.launched import Launched, Places, launched_servers
+from orchestrator.runner.servers.launched import CarrierOf, Launched, PlacedServer, launched_servers
 from orchestrator.runner.servers.placement import Loss
 from orchestrator.runner.servers.registry import Keep
 from orchestrator.runner.servers.replicas import Replicas
@@ -85,10 +86,9 @@ class Listener:
 class Fleet:
     """Gives a back-end for each model.
 
-    A server is held to what answered for the same identity, unless `accept_change`. Places are the
-    GPUs that servers run on, None where that is left to them; without probes their word is taken;
-    without `keep` they are not found again. Where `waits_for_all`, every server of a model is
-    connected before it is asked.
+    A server is held to what answered for the same identity, unless `accept_change`. Launched
+    servers are those of `launched_servers`; without probes their word is taken. Where
+    `waits_for_all`, every server of a model is connected before it is asked.
 
     Attributes:
         states: Of the connection to each model, in a word.
@@ -107,7 +107,8 @@ class Fleet:
         *,
         accept_change: bool = False,
         allow_code: bool = False,
-        places: Places | None = None,
+        placed: Sequence[PlacedServer] | None = None,
+        carrier_of: CarrierOf | None = None,
         probes: Probes | None = None,
         keep: Keep | None = None,
         copies: Copies | None = None,
@@ -131,7 +132,7 @@ class Fleet:
         if probes is not None:
             probes.others = self._others
         self._servers = launched_servers(
-            models, log_of, places=places, keep=keep, allow_code=allow_code
+            models, log_of, placed=placed, carrier_of=carrier_of, keep=keep, allow_code=allow_code
         )
         self._errands: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._doubts = Doubts(self._errands.put_nowait)
@@ -252,15 +253,8 @@ class Fleet:
                 return await self._one(spec, number)
             label = self._held.check(spec, provenance)
             if self._probes is not None:
-                connected = Connected(
-                    spec=spec,
-                    kind=kind,
-                    endpoint=endpoint,
-                    backend=backend,
-                    provenance=provenance,
-                    label=label,
-                )
-                await self._probes.check(connected)
+                found = Target(kind=kind, endpoint=endpoint, backend=backend, provenance=provenance)
+                await self._probes.check(spec, label, found)
             stack.pop_all()
         self._compared_at[spec.name, number] = asyncio.get_running_loop().time()
         if isinstance(backend, NamesItself):
@@ -282,7 +276,7 @@ class Fleet:
         quiet, number = [], self._number(server)
         for model in server.models:
             if (several := self._replicas.get(model.name)) is not None:
-                quiet_s = several.asking.quiet_s(number)
+                quiet_s = several.quiet_s(number)
             else:
                 quiet_s = self.listener.quiet_s(model.name)
             if quiet_s:
@@ -317,7 +311,7 @@ class Fleet:
             return  # what we launch is started again as it was
         urls = addresses(broken)
         if model in self._replicas:
-            urls = tuple(urls[number] for number in self._replicas[model].asking.take_broken())
+            urls = tuple(urls[number] for number in self._replicas[model].take_broken())
         for name, spec in self._specs.items():
             # Models that are not asked just now have no connection that breaks.
             for number, url in enumerate(addresses(spec)):
@@ -327,7 +321,7 @@ class Fleet:
     def _renamed(self, model: str, number: int) -> None:
         several = self._replicas.get(model)
         if several is not None:
-            several.asking.broken.add(number)
+            several.broken.add(number)
         self.listener.doubted(model)
 
     def _doubt_one(self, spec: ModelSpec, number: int, hold: Callable[[bool], None]) -> None:
@@ -422,20 +416,22 @@ class Fleet:
             is_quiet, answers = partial(self._is_quiet, server), partial(self._answers, server)
             group.create_task(look_after(server.end_silent, is_quiet, answers))
 
-    def move(self, loss: Loss, node: str) -> None:
+    def move(self, loss: Loss) -> None:
         """Have servers start at their new places when a node of a cluster is lost."""
         for name, copies in {copies[0].name: copies for copies in self._servers.values()}.items():
             why = loss.without_room.get(name, "")
             for server in copies:
                 if why:
-                    server.no_room = f"node {node} is out of reach, and no other has room: {why}"
+                    server.no_room = (
+                        f"node {loss.node} is out of reach, and no other has room: {why}"
+                    )
                 elif server.launch.carrier is not None:
-                    server.launch.carrier.lost = (*server.launch.carrier.lost, node)
+                    server.launch.carrier.lost = (*server.launch.carrier.lost, loss.node)
                 if name in loss.waiting:
                     server.wait()
             for server, share in zip(copies, loss.moved.get(name, ()), strict=False):
                 if share.node != server.node:
-                    server.move(share, node)
+                    server.move(share, loss.node)
 
     def admit(self, models: Collection[str]) -> None:
         """Let the servers of these models start, which waited for others to end."""

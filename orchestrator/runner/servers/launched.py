@@ -49,23 +49,24 @@ CarrierOf = Callable[[tuple[str, ...]], Carrier]
 """Gives what brings a new server of these models to another machine."""
 
 
-class Places(msgspec.Struct, frozen=True):
-    """Places of servers.
+class PlacedServer(msgspec.Struct, frozen=True):
+    """A server of a wave.
 
     Attributes:
-        shares: GPUs and memory of each model's server, for each of its processes.
-        apart: Models that share a server with no other.
-        carrier_of: Gives what brings servers to other machines; None where they stay here.
+        name: Of the server.
+        models: That it serves.
+        shares: Where its processes run.
+        wanted: Processes that the recipe asks for.
     """
 
-    shares: Mapping[str, tuple[Share, ...]] = {}
-    apart: frozenset[str] = frozenset()
-    carrier_of: CarrierOf | None = None
+    name: str
+    models: tuple[str, ...]
+    shares: tuple[Share, ...]
+    wanted: int = 1
 
-    def without_replicas(self) -> "Places":
-        """One process of each server, where its first one runs."""
-        first = {name: shares[:1] for name, shares in self.shares.items()}
-        return Places(first, self.apart)
+    def alone(self) -> "PlacedServer":
+        """Return the same with one process, where its first one runs."""
+        return msgspec.structs.replace(self, shares=self.shares[:1])
 
 
 class Launched:
@@ -395,27 +396,31 @@ def launched_servers(
     specs: Sequence[ModelSpec],
     log_of: Callable[[str], Path],
     *,
-    places: Places | None = None,
+    placed: Sequence[PlacedServer] | None = None,
+    carrier_of: CarrierOf | None = None,
     keep: Keep | None = None,
     allow_code: bool,
 ) -> Mapping[str, tuple[Launched, ...]]:
     """The servers of each model that is launched; several where it has replicas.
 
-    Without `places`, GPUs are left to them; without `keep`, servers are not found again.
+    Where not `placed`, GPUs are left to them; without `carrier_of` they stay on this machine, and
+    without `keep` they are not found again.
     """
-    places = places or Places()
+    if placed is None:
+        groups = grouped(specs, allow_code=allow_code)
+        placed = [PlacedServer(names[0], names, (Share(),)) for names in groups]
     by_name = {spec.name: spec for spec in specs}
     found: dict[str, tuple[Launched, ...]] = {}
-    for names in grouped(specs, apart=places.apart, allow_code=allow_code):
+    for names, shares in ((one.models, one.shares) for one in placed):
         served = tuple(ServedModel(name, by_name[name].weights or "") for name in names)
         copies = []
-        for number, share in enumerate(places.shares.get(names[0]) or (Share(),), 1):
+        for number, share in enumerate(shares, 1):
             name = names[0] if number == 1 else f"{names[0]}.{number}"
             spec = by_name[names[0]]
             launch = launch_of(spec, allow_code=allow_code)
             if share.gpus:
                 launch = launch.placed(share.gpus, share.fraction)
-            launch.carrier = None if places.carrier_of is None else places.carrier_of(names)
+            launch.carrier = None if carrier_of is None else carrier_of(names)
             kind = "" if spec.server is None else spec.server.kind
             server = Launched(name, kind, launch, log_of(name))
             server.models, server.node = served, share.node

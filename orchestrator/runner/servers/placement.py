@@ -21,7 +21,7 @@ from orchestrator.placement import (
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.planning.prepare import Prepared
-from orchestrator.runner.servers.launched import Places, grouped
+from orchestrator.runner.servers.launched import PlacedServer, grouped
 from orchestrator.runner.servers.machine import inventory
 from orchestrator.serving import ServedModel
 from orchestrator.units import Plan
@@ -34,35 +34,74 @@ from orchestrator.units import Plan
 # what was planned on it gets other places. Pure: nothing is started or ended here.
 
 
-class PlacedServer(msgspec.Struct, frozen=True):
-    """A server of a wave.
+class Loss:
+    """Changes of a plan whose node is lost, as they are found.
 
     Attributes:
-        name: Of the server.
-        models: That it serves.
-        shares: Where its processes run.
-        wanted: Processes that the recipe asks for.
-    """
-
-    name: str
-    models: tuple[str, ...]
-    shares: tuple[Share, ...]
-    wanted: int = 1
-
-
-class Loss(msgspec.Struct, frozen=True):
-    """Changes of a plan whose node is lost.
-
-    Attributes:
+        node: That is lost.
         moved: New places of the processes of servers that were planned on it, by the name of the
             server. A process that has none any more has the share `Share()`.
         waiting: Names of those servers that wait for another wave.
         without_room: By name, why a server fits on no node that is left; it keeps its place.
     """
 
-    moved: Mapping[str, tuple[Share, ...]]
-    waiting: tuple[str, ...]
-    without_room: Mapping[str, str]
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.moved: dict[str, tuple[Share, ...]] = {}
+        self.waiting: tuple[str, ...] = ()
+        self.without_room: dict[str, str] = {}
+
+    def is_planned_there(self, server: PlacedServer) -> bool:
+        """Return True if any process of a server was to run on the node."""
+        return any(self.node in share.nodes for share in server.shares)
+
+    def has_lost_all(self, server: PlacedServer) -> bool:
+        """Return True if all processes of a server were to run on the node."""
+        shares = [share for share in server.shares if share.node]
+        return bool(shares) and all(self.node in share.nodes for share in shares)
+
+    def placed_anew(
+        self, servers: Sequence[PlacedServer], inventory: Inventory
+    ) -> list[list[PlacedServer]]:
+        """Return waves of servers; one that fits nowhere has a wave of its own, as it was."""
+        by_name = {server.name: server for server in servers}
+        found = place(list(map(_demand, servers)), inventory)
+        waves = [
+            [self.placed_at(by_name[name], shares) for name, shares in wave.items()]
+            for wave in found.waves
+        ]
+        self.without_room.update(found.impossible)
+        waves += [[by_name[name]] for name in found.impossible]
+        return waves
+
+    def placed_at(self, server: PlacedServer, shares: Sequence[Share]) -> PlacedServer:
+        """Return a server with new places for all its processes."""
+        n_missing = len(server.shares) - len(shares)
+        return self._changed(server, (*shares, *[Share()] * n_missing))
+
+    def mended(
+        self, server: PlacedServer, taken: list[Share], inventory: Inventory
+    ) -> PlacedServer:
+        """Return a server with new places, as far as there are any, for the processes it lost.
+
+        Shares that are found here are added to `taken`; `inventory` are the nodes that are left.
+        """
+        if not self.is_planned_there(server):
+            return server
+        shares = []
+        for share in server.shares:
+            found = share
+            if self.node in share.nodes:
+                demand = Demand(server.name, size=share.size)
+                waves = place([demand], beside(taken, inventory)).waves
+                found = waves[0][server.name][0] if waves else Share()
+                taken.append(found)
+            shares.append(found)
+        return self._changed(server, tuple(shares))
+
+    def _changed(self, server: PlacedServer, shares: tuple[Share, ...]) -> PlacedServer:
+        self.moved[server.name] = shares
+        return msgspec.structs.replace(server, shares=shares)
 
 
 class Waves:
@@ -155,107 +194,48 @@ class Waves:
         if len(left) in (0, len(self._inventory.nodes)):
             return None
         self._inventory = msgspec.structs.replace(self._inventory, nodes=left)
-        before, moves = self._present, _Moves(node)
+        before, loss = self._present, Loss(node)
         waves: list[list[PlacedServer]] = []
         here: list[PlacedServer] = []
         now = self._now
         for number, wave in enumerate(self._waves):
             if number == self._now:
-                here, *later = self._divided(wave, moves)
+                here, *later = self._divided(wave, loss)
                 # Where nothing is left of it, the next wave is the first of those that follow.
                 now = len(waves) if here else len(waves) - 1
                 waves += [here, *later] if here else later
-            elif any(moves.is_planned_there(server) for server in wave):
-                waves += moves.placed(wave, self._inventory)
+            elif any(loss.is_planned_there(server) for server in wave):
+                waves += loss.placed_anew(wave, self._inventory)
             else:
                 waves.append(wave)
         # Those that stay from another wave go on where they run.
         stays = {server.name for server in here}
-        stays |= {server.name for server in before if not moves.has_lost_all(server)}
+        stays |= {server.name for server in before if not loss.has_lost_all(server)}
         found = {server.name: server for wave in waves for server in wave}
         self._waves, self._now = waves, now
         self._present = [found[server.name] for server in before if server.name in stays]
         waiting = [server for server in before if server.name not in stays]
         self.absent |= {model for server in waiting for model in server.models}
-        names = tuple(server.name for server in waiting)
-        return Loss(moves.shares, names, moves.without_room)
+        loss.waiting = tuple(server.name for server in waiting)
+        return loss
 
-    def _divided(self, wave: Sequence[PlacedServer], moves: "_Moves") -> list[list[PlacedServer]]:
+    def _divided(self, wave: Sequence[PlacedServer], loss: Loss) -> list[list[PlacedServer]]:
         """Return the servers that can stay in the current wave, and waves of those that can't."""
-        lost = [server for server in wave if moves.has_lost_all(server)]
+        lost = [server for server in wave if loss.has_lost_all(server)]
         others = {one.name: one for one in (*wave, *self._present) if one not in lost}
         taken = [share for one in others.values() for share in one.shares if share.node]
-        taken = [share for share in taken if moves.node not in share.nodes]
+        taken = [share for share in taken if loss.node not in share.nodes]
         room = beside(taken, self._inventory)
         fitting: Mapping[str, tuple[Share, ...]] = {}
         if room.max_servers != 0:
             fitting = next(iter(place(list(map(_demand, lost)), room).waves), {})
-        here = [moves.moved(one, fitting[one.name]) for one in lost if one.name in fitting]
+        here = [loss.placed_at(one, fitting[one.name]) for one in lost if one.name in fitting]
         taken += [share for one in here for share in one.shares]
-        here += [moves.mended(one, taken, self._inventory) for one in wave if one not in lost]
+        here += [loss.mended(one, taken, self._inventory) for one in wave if one not in lost]
         left = [one for one in lost if one.name not in fitting]
-        later = moves.placed(left, self._inventory)
+        later = loss.placed_anew(left, self._inventory)
         # Nothing has to end before the first of them can begin.
         return [here, *later] if here or others else later
-
-
-class _Moves:
-    """New places of what was planned on a node, as they are found."""
-
-    def __init__(self, node: str) -> None:
-        self.node = node
-        self.shares: dict[str, tuple[Share, ...]] = {}
-        self.without_room: dict[str, str] = {}
-
-    def is_planned_there(self, server: PlacedServer) -> bool:
-        return any(self.node in share.nodes for share in server.shares)
-
-    def has_lost_all(self, server: PlacedServer) -> bool:
-        shares = [share for share in server.shares if share.node]
-        return bool(shares) and all(self.node in share.nodes for share in shares)
-
-    def placed(
-        self, servers: Sequence[PlacedServer], inventory: Inventory
-    ) -> list[list[PlacedServer]]:
-        """Return waves of servers; one that fits nowhere has a wave of its own, as it was."""
-        by_name = {server.name: server for server in servers}
-        found = place(list(map(_demand, servers)), inventory)
-        waves = [
-            [self.moved(by_name[name], shares) for name, shares in wave.items()]
-            for wave in found.waves
-        ]
-        self.without_room.update(found.impossible)
-        waves += [[by_name[name]] for name in found.impossible]
-        return waves
-
-    def moved(self, server: PlacedServer, shares: Sequence[Share]) -> PlacedServer:
-        """Return a server with new places for all its processes."""
-        n_missing = len(server.shares) - len(shares)
-        return self._changed(server, (*shares, *[Share()] * n_missing))
-
-    def mended(
-        self, server: PlacedServer, taken: list[Share], inventory: Inventory
-    ) -> PlacedServer:
-        """Return a server with new places, as far as there are any, for the processes it lost.
-
-        Shares that are found here are added to `taken`; `inventory` are the nodes that are left.
-        """
-        if not self.is_planned_there(server):
-            return server
-        shares = []
-        for share in server.shares:
-            found = share
-            if self.node in share.nodes:
-                demand = Demand(server.name, size=share.size)
-                waves = place([demand], beside(taken, inventory)).waves
-                found = waves[0][server.name][0] if waves else Share()
-                taken.append(found)
-            shares.append(found)
-        return self._changed(server, tuple(shares))
-
-    def _changed(self, server: PlacedServer, shares: tuple[Share, ...]) -> PlacedServer:
-        self.shares[server.name] = shares
-        return msgspec.structs.replace(server, shares=shares)
 
 
 def _demand(server: PlacedServer) -> Demand:
@@ -266,7 +246,7 @@ def _demand(server: PlacedServer) -> Demand:
 _log = logging.getLogger(__name__)
 
 
-def plan_anew(waves: Waves, node: str, move: Callable[[Loss, str], None]) -> bool:
+def plan_anew(waves: Waves, node: str, move: Callable[[Loss], None]) -> bool:
     """Plan anew what was to run on a node that is out of reach; return whether anything changed.
 
     `move` has servers start at their new places.
@@ -279,7 +259,7 @@ def plan_anew(waves: Waves, node: str, move: Callable[[Loss, str], None]) -> boo
         _log.info("%s", line)
     for name, why in loss.without_room.items():
         _log.warning("no node that is left has room for the server of %r: %s", name, why)
-    move(loss, node)
+    move(loss)
     return True
 
 
@@ -289,14 +269,17 @@ class Placed(msgspec.Struct, frozen=True):
     Attributes:
         inventory: Of the machine or cluster.
         waves: Servers that run together; empty where none is launched.
-        places: Where each of them runs.
         without_room: A line for each server that fits nowhere.
     """
 
     inventory: Inventory
     waves: tuple[tuple[PlacedServer, ...], ...]
-    places: Places
     without_room: tuple[str, ...] = ()
+
+    @property
+    def servers(self) -> tuple[PlacedServer, ...]:
+        """The servers of all waves."""
+        return tuple(server for wave in self.waves for server in wave)
 
     def turns(self) -> Waves | None:
         """The waves of a run; None where all servers run at the same time, whatever happens.
@@ -308,10 +291,10 @@ class Placed(msgspec.Struct, frozen=True):
 
     def words(self) -> tuple[str, ...]:
         """A line for each wave, and one for the machine; nothing where there is nothing to say."""
-        on_gpus = any(share.gpus for shares in self.places.shares.values() for share in shares)
+        on_gpus = any(share.gpus for one in self.servers for share in one.shares)
         nodes = self.inventory.nodes if self.waves else ()
         missing = [f"no room for {line}" for line in self.without_room]
-        short = any(len(one.shares) < one.wanted for wave in self.waves for one in wave)
+        short = any(len(one.shares) < one.wanted for one in self.servers)
         if len(self.waves) < 2 and not on_gpus and not nodes and not short:
             return tuple(missing)
         gpus = ", ".join(
@@ -437,9 +420,8 @@ def place_servers(
         )
         for wave in placement.waves
     ]
-    shares = {name: one.shares for wave in waves for one in wave for name in one.models}
     lines = [f"the server of {name!r}: {why}" for name, why in placement.impossible.items()]
-    return Placed(inventory, tuple(waves), Places(shares, apart), tuple(lines))
+    return Placed(inventory, tuple(waves), tuple(lines))
 
 
 def _replicas(models: Sequence[str], specs: Mapping[str, ModelSpec]) -> int:

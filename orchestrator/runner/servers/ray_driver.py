@@ -166,31 +166,26 @@ class _LostError(Exception):
 
 
 class _Stdin(threading.Thread):
-    """Hands what comes on our stdin to the actor, once there is one."""
+    """Hands what comes on our stdin to the actor `place`, once `is_placed`."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self._lock = threading.Lock()
-        self._place: Any = None
-        self._is_placed = threading.Event()
-
-    def give_to(self, place: Any) -> None:  # noqa: ANN401 (a handle of Ray)
-        """Let the actor have it."""
-        self._place = place
-        self._is_placed.set()
+        self.place: Any = None
+        self.is_placed = threading.Event()
 
     def run(self) -> None:
         """See `Thread`."""
         import ray  # noqa: PLC0415 (an optional dependency)
 
         while words := os.read(sys.stdin.fileno(), _PART_BYTES):
-            self._is_placed.wait()
+            self.is_placed.wait()
             # What is out of reach is the main thread's to tell.
             with contextlib.suppress(ray.exceptions.RayError):
-                ray.get(self._place.write.remote(words))
+                ray.get(self.place.write.remote(words))
         # The client is gone, or has killed what stands for the server.
-        if self._is_placed.is_set():
-            self._place.write.remote(b"")
+        if self.is_placed.is_set():
+            self.place.write.remote(b"")
             time.sleep(_END_S)
         os._exit(1)
 
@@ -222,7 +217,8 @@ def _run(options: argparse.Namespace, stdin: _Stdin, outputs: Mapping[int, int])
         scheduling_strategy=PlacementGroupSchedulingStrategy(group, 0),
     )
     place = actor.remote(options.words, LEASE_S)
-    stdin.give_to(place)
+    stdin.place = place
+    stdin.is_placed.set()
     while True:
         try:
             parts, code = ray.get(place.read.remote())

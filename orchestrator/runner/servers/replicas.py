@@ -11,16 +11,14 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from orchestrator.ask import Request
 from orchestrator.backend import Asked, Backend, Provenance, ServerLoad, spell
 from orchestrator.errors import LaunchError, OrchestratorError
 from orchestrator.records import Failure
-from orchestrator.runner.servers.failover import Call, Client, Failover, ForRequest
+from orchestrator.runner.servers.failover import Failover, ForRequest
 from orchestrator.scheduler.copies import SILENT_AFTER_S, Copy
-
-T = TypeVar("T")
 
 _FIRST_WAIT_S: Final = 0.5
 _MAX_WAIT_S: Final = 30.0
@@ -33,15 +31,11 @@ def _total(counts: Sequence[int | None]) -> int | None:
     return None if None in counts else sum(count or 0 for count in counts)
 
 
-class Replicas(Client):
+class Replicas(Failover):
     """A back-end over several servers of one model.
 
-    Back-ends are in the order of the servers, None for those that are not connected yet, which
-    `begin` does; `connect` does so by number. `counted` is told how many there are, whenever that
-    changes. The rest is as of `Failover`.
-
-    Attributes:
-        asking: Asks the servers.
+    Back-ends that are not connected yet are connected by `begin`, and `connect` does so by number.
+    `counted` is told how many there are, whenever that changes. The rest is as of `Failover`.
     """
 
     def __init__(  # noqa: PLR0913 (its neighbours)
@@ -55,15 +49,8 @@ class Replicas(Client):
         silent_after_s: float = SILENT_AFTER_S,
         doubted: Callable[[], None] = lambda: None,
     ) -> None:
-        self._model = model
-        self._errand = errand
+        super().__init__(model, backends, errand, counted, asked_again, silent_after_s, doubted)
         self._connect = connect
-        self._counted = counted
-        self._backends = list(backends)
-        self.asking = Failover(
-            model, self._backends, silent_after_s, self._lose, counted, asked_again, errand, doubted
-        )
-        self._copies = self.asking.copies
         self._failures: dict[int, Failure] = {}
         self._has_begun = None not in backends
         self._n_trying = 0
@@ -84,7 +71,7 @@ class Replicas(Client):
             LaunchError: If none is there, and one that we launch did not become ready.
             OrchestratorError: Of `connect`: whatever makes it impossible to go on.
         """
-        missing = [copy for copy in self._copies.all if not copy.is_there]
+        missing = [copy for copy in self.copies.all if not copy.is_there]
         try:
             if n is None:
                 async with asyncio.TaskGroup() as group:
@@ -95,7 +82,7 @@ class Replicas(Client):
                 for copy in missing:
                     self._errand(partial(self._first, copy))
                 while self._n_there < n and self._n_trying and self._error is None:
-                    await self.asking.changed()
+                    await self.changed()
             self._has_begun = True
             failure = self._failure()
         except BaseException:
@@ -104,10 +91,10 @@ class Replicas(Client):
         if failure is not None:
             await self.close()
             return failure
-        self._counted(self._copies.n_used)
+        self._counted(self.copies.n_used)
         for number, one in self._failures.items():
-            self._miss(self._copies.all[number], one)
-        self._errand(self._watch)
+            self._miss(self.copies.all[number], one)
+        self._errand(self.watch)
         return None
 
     def _failure(self) -> Failure | None:
@@ -135,7 +122,7 @@ class Replicas(Client):
                 found = Failure("dead_server", str(error))
             finally:
                 self._n_trying -= 1
-                self.asking.change()
+                self.change()
             if not isinstance(found, Failure):
                 await self._welcome(copy, found)
             elif self._has_begun:
@@ -148,7 +135,7 @@ class Replicas(Client):
             "%s: server %d of %d is unreachable; using the others: %s",
             self._model,
             copy.number + 1,
-            len(self._backends),
+            len(self.backends),
             failure.message,
         )
         if not failure.permanent:
@@ -167,17 +154,13 @@ class Replicas(Client):
 
     @property
     def _n_there(self) -> int:
-        return sum(backend is not None for backend in self._backends)
+        return sum(backend is not None for backend in self.backends)
 
     # -- asking ----------------------------------------------------------------------------------
 
     def for_request(self, request: Request) -> Asked:
         """See `orchestrator.backend.SharesOut`."""
-        return ForRequest(self.asking, request)
-
-    async def send(self, call: Call[T]) -> T | Failure:
-        """Return the outcome from one of the servers, of a question that is no request of a run."""
-        return await self.asking.send(call)
+        return ForRequest(self, request)
 
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:
         """See `orchestrator.backend.SpellsTokens`."""
@@ -192,7 +175,7 @@ class Replicas(Client):
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(backend.load())
-                for backend in self._backends
+                for backend in self.backends
                 if backend is not None
             ]
         known = [load for task in tasks if (load := task.result()) is not None]
@@ -206,11 +189,11 @@ class Replicas(Client):
 
     async def close(self) -> None:
         """Close all connections; no server is started or sought any more."""
-        self.asking.is_closed = True
-        self.asking.change()
+        self.is_closed = True
+        self.change()
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
-        for backend in self._backends:
+        for backend in self.backends:
             if backend is not None:
                 await backend.close()
 
@@ -218,41 +201,42 @@ class Replicas(Client):
 
     def hold(self, number: int, on: bool) -> None:  # noqa: FBT001 (on or off)
         """Send a server nothing more, until this is called again; the others go on."""
-        self._copies.all[number].is_held = on
-        self.asking.change()
+        self.copies.all[number].is_held = on
+        self.change()
 
     async def refuse(self, number: int) -> None:
         """Take no answer of a server any more: it is another one than before."""
-        backend = self._backends[number]
-        self.asking.refused.add(number)
-        self._backends[number] = None
-        self._copies.go(self._copies.all[number])
-        self.asking.change()
+        backend = self.backends[number]
+        self.refused.add(number)
+        self.backends[number] = None
+        self.copies.go(self.copies.all[number])
+        self.change()
         if backend is not None:
             await backend.close()
 
     async def lose(self, number: int, failure: Failure) -> None:
         """Leave a server out until it answers again, for a reason."""
-        backend = self._backends[number]
+        backend = self.backends[number]
         if backend is not None:
-            await self._lose(self._copies.all[number], backend, failure)
+            await self._lose(self.copies.all[number], backend, failure)
 
     async def _lose(self, copy: Copy, backend: Backend, failure: Failure) -> None:
-        if self._backends[copy.number] is not backend:
+        if self.backends[copy.number] is not backend:
             return  # another request has noticed
-        self._backends[copy.number] = None
-        self._copies.go(copy)
+        self.backends[copy.number] = None
+        self.copies.go(copy)
         number = copy.number + 1
         _log.warning("%s: server %d is unreachable: %s", self._model, number, failure.message)
         if self._n_there:
-            self._counted(self._copies.n_used)
+            self._counted(self.copies.n_used)
             self._seek(copy)
-        self.asking.change()
+        self.change()
         await backend.close()
 
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
+        """See `Failover.watch`."""
         with self._cancelled_at_close():
-            await self.asking.watch()
+            await super().watch()
 
     def _seek(self, copy: Copy) -> None:
         self._errand(partial(self._bring_back, copy))
@@ -260,9 +244,9 @@ class Replicas(Client):
     async def _bring_back(self, copy: Copy) -> None:
         with self._cancelled_at_close():
             wait_s = _FIRST_WAIT_S
-            while not self.asking.is_closed and not copy.is_there:
+            while not self.is_closed and not copy.is_there:
                 await asyncio.sleep(wait_s)
-                if self.asking.is_closed:
+                if self.is_closed:
                     return
                 try:
                     found = await self._connect(copy.number)
@@ -278,18 +262,18 @@ class Replicas(Client):
                 wait_s = min(2 * wait_s, _MAX_WAIT_S)
 
     async def _welcome(self, copy: Copy, backend: Backend) -> None:
-        if self.asking.is_closed:
+        if self.is_closed:
             await backend.close()
             return
-        self._backends[copy.number] = backend
-        self._copies.come(copy)
+        self.backends[copy.number] = backend
+        self.copies.come(copy)
         _log.info(
             "%s: server %d answers (%d of %d)",
             self._model,
             copy.number + 1,
             self._n_there,
-            len(self._backends),
+            len(self.backends),
         )
         if self._has_begun:
-            self._counted(self._copies.n_used)
-        self.asking.change()
+            self._counted(self.copies.n_used)
+        self.change()

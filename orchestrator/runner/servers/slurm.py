@@ -412,7 +412,7 @@ def commands(prepared: Prepared, on: On = "slurm") -> tuple[str, ...]:
     check(prepared, on)
     placed = places_on(prepared, on)
     lines = [*placed.words()]
-    for server in (server for wave in placed.waves for server in wave):
+    for server in placed.servers:
         for name, share, n_times in _processes(server.name, server.shares):
             others = server.models[1:] if name == server.name else ()
             count = f" ({n_times} times)" if n_times > 1 else ""

@@ -151,7 +151,7 @@ def room_of_all(prepared: Prepared, sizes: Iterable[Size]) -> Counter[str]:
     else:
         found = placed(prepared, Inventory())
     used: dict[str, list[ServerSize]] = {}
-    for server in (server for wave in found.waves for server in wave):
+    for server in found.servers:
         for number, share in enumerate(server.shares):
             for where in share.nodes or [f"{server.name} {number}"]:
                 used.setdefault(where, []).append(cluster.size(server.models))

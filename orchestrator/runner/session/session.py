@@ -116,7 +116,7 @@ class Session(Listener):
         self._driver = Driver(
             plan,
             self._look_up,
-            {name: spec.entry.system for name, spec in specs.items() if spec.entry.system},
+            prepared.systems,
             reuse=None if copies is None else copies.find,
             epoch_of=store.server_epoch,
             # The handler of signals never raises in a run.

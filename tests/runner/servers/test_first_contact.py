@@ -15,7 +15,8 @@ from orchestrator.probing.record import BAD, NO, Finding, ProbeRecord
 from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec
 from orchestrator.records import Message, labels
 from orchestrator.runner.models import asking
-from orchestrator.runner.models.records import Connected, Probes, probe_record
+from orchestrator.runner.models.asking import Target
+from orchestrator.runner.models.records import Probes, probe_record
 from orchestrator.store import Store
 from tests.crossed import crossed
 
@@ -99,16 +100,14 @@ class Meeting:
         probes = probes or Probes(self.store, NEEDS)
         endpoint = Endpoint(base_url=self.url, model="m")
         backend = openai.OpenaiKind(openai.Config()).connect(endpoint)
-        found = Connected(
-            spec=spec_of("m", self.url),
+        found = Target(
             kind="openai",
             endpoint=endpoint,
             backend=backend,
             provenance=Provenance(backend="openai", base_url=self.url, model="m"),
-            label=LABEL,
         )
         try:
-            await probes.check(found)
+            await probes.check(spec_of("m", self.url), LABEL, found)
         finally:
             await backend.close()
         return probes

@@ -23,8 +23,8 @@ class Connection:
 class Refusing(Probes):
     """Refuses one server at the first contact, and asks nothing of the others."""
 
-    async def check(self, found):
-        if found.spec.name == "wrong":
+    async def check(self, spec, label, found):
+        if spec.name == "wrong":
             raise UsageError("no such model")
 
 

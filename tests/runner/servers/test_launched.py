@@ -11,7 +11,7 @@ from orchestrator.errors import LaunchError, NodeLostError
 from orchestrator.placement import Share
 from orchestrator.records import Failure
 from orchestrator.runner.servers.health import Restarts
-from orchestrator.runner.servers.launched import Launched, Places
+from orchestrator.runner.servers.launched import Launched, PlacedServer
 from orchestrator.scheduler.core import Limits
 
 AT_ONCE = Restarts(at_most=3, first_wait_s=0.0)
@@ -19,9 +19,8 @@ AT_ONCE = Restarts(at_most=3, first_wait_s=0.0)
 
 def test_a_probe_has_one_process_of_each_server_where_its_first_one_runs():
     first, second = Share(("0",), 1, 0.5), Share(("1",), 1, 0.5)
-    places = Places({"a": (first, second), "b": (second,)}, frozenset({"b"}))
-    alone = Places({"a": (first,), "b": (second,)}, frozenset({"b"}))
-    assert places.without_replicas() == alone
+    server = PlacedServer("a", ("a", "b"), (first, second), 2)
+    assert server.alone() == PlacedServer("a", ("a", "b"), (first,), 2)
 
 
 class Process:

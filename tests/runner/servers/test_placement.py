@@ -127,7 +127,7 @@ def test_replicas_take_a_gpu_each_and_the_plan_says_which(tmp_path):
     found = launched_servers(
         list(loaded.models.values()),
         lambda name: tmp_path / name,
-        places=placed.places,
+        placed=placed.servers,
         allow_code=False,
     )
     assert [server.name for server in found["novice"]] == [

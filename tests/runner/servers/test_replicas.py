@@ -141,7 +141,7 @@ async def test_what_is_in_flight_at_a_server_that_goes_is_asked_elsewhere(cause)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(both.generate(ASK, 0)) for _ in range(8)]
     assert {task.result().text for task in tasks} == {"b"}
-    assert both.asking.take_broken() == set()
+    assert both.take_broken() == set()
     assert fleet.counts == [1]
 
 
@@ -149,8 +149,8 @@ async def test_a_request_whose_connection_broke_goes_to_another_server():
     lost, there = Server("a", BROKEN), Server("b")
     both = replicas(lost, there)
     assert (await both.generate(ASK, 0)).text == "b"
-    assert both.asking.take_broken() == {0}
-    assert both.asking.take_broken() == set()
+    assert both.take_broken() == {0}
+    assert both.take_broken() == set()
 
 
 async def test_a_request_that_breaks_two_connections_is_sent_to_no_third_server_at_once():

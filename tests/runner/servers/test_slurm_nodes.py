@@ -86,7 +86,7 @@ def test_where_slurm_does_not_answer_it_alone_places(slurm, prepared):
     assert nodes_of_job("12") == ()
     placed = places_on(prepared(gpus=9), "slurm")
     assert placed.turns() is None
-    assert len(placed.places.shares["judge"]) == 2
+    assert len(*(one.shares for one in placed.servers if "judge" in one.models)) == 2
 
 
 def test_servers_that_do_not_fit_together_run_in_waves(slurm, prepared):
@@ -128,7 +128,7 @@ def test_a_job_that_no_node_of_its_partition_can_run_is_an_error(slurm, prepared
     assert nodes_of_partition(Cluster(options={"clusters": "other"})) == ()
     placed = places_on(prepared(cpus=2, gpus=2), "slurm")
     assert placed.turns() is None, "each waits in the queue"
-    assert not placed.places.shares["a"][0].node
+    assert not any(share.node for one in placed.servers for share in one.shares)
     with pytest.raises(UsageError, match="the largest node, n1, has 2 CPUs, 2 GPUs"):
         places_on(prepared(gpus=3), "slurm")
 

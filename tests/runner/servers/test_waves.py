@@ -13,7 +13,8 @@ from orchestrator.placement import GIB, Demand, Gpu, Inventory, Node, Share, Siz
 from orchestrator.recipe import schema
 from orchestrator.records import Failure, Message
 from orchestrator.runner.planning.budget import Budget, Spent
-from orchestrator.runner.servers.placement import PlacedServer, Waves
+from orchestrator.runner.servers.launched import PlacedServer
+from orchestrator.runner.servers.placement import Waves
 from orchestrator.scheduler.core import Core, Limits
 from tests.core.fakes import BUSY, SAMPLING, generation, plan
 from tests.runner.session.parts import Fleet, Parts
@@ -42,7 +43,7 @@ class Machine(Fleet):
         self.backends[model].is_lost = True
         self.running.discard(model)
 
-    def move(self, loss, _):
+    def move(self, loss):
         self.waiting |= {name: asyncio.Event() for name in loss.waiting}
 
     def admit(self, models):
