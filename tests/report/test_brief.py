@@ -136,7 +136,7 @@ def test_a_ranking_that_holds_comes_before_one_that_is_withheld(clear):
     assert [one.state for one in found.questions] == ["answered", "withheld"]
     # It is told whose judgments say nothing, since the others hold.
     (caution,) = [one for one in found.cautions if "No model is better" in one.text()]
-    assert "the judgments of other," in caution.text()
+    assert "the judgments of other by bad," in caution.text()
 
 
 def test_without_judgments_it_says_why():
