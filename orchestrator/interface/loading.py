@@ -25,10 +25,12 @@ from orchestrator.runner.planning.similar_items import notes_on_frame
 from orchestrator.runner.planning.stopping import read_orders
 from orchestrator.runner.results.frames import (
     NOTES,
+    answer_notes,
     completeness,
+    epoch_notes,
     export_items,
-    frame_notes,
     notes_of,
+    rows_by_epoch,
 )
 from orchestrator.runner.results.readable import frames_of
 from orchestrator.runner.results.stored import Record, missing_notes, record_of
@@ -110,9 +112,9 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
 def _notes_on_rows(frames: FrameFiles, record: Record) -> list[str]:
     """Return what to know of the rows, answers and prompts, all of which are read once for it."""
 
-    def compute(frames: FrameFiles) -> list[str]:
+    def compute() -> list[str]:
         alike = notes_on_frame(frames.scan(ITEMS), record.recipe) if ITEMS in frames else ()
-        return [*frame_notes(frames), *alike]
+        return [*epoch_notes(rows_by_epoch(frames)), *answer_notes(frames), *alike]
 
     return kept(NOTES, frames, repr(record.recipe.get("dataset")), [*frames], list[str], compute)
 

@@ -186,27 +186,17 @@ _REMEDIES: Final = {
 }
 """What to do about a failure, before the models that it was met with, by its cause."""
 _WITHHELD: Final = "Change the prompts whose answers are withheld, or use another server, for "
-_GIVEN: Final = "Complete the answers that are given for "
+_AGAIN: Final = "; then run the same command again."
 _REPLIES: Final = (
-    ("no_answer", "max_tokens", "Allow more `max_tokens`, or less reasoning, for "),
-    ("no_answer", "reasoned", "Allow more `max_tokens`, or less reasoning, for "),
+    ("no_answer", "wrote no answer", "Allow more `max_tokens`, or less reasoning, for "),
+    ("no_answer", "within max_tokens", "Allow more `max_tokens` for "),
     ("no_answer", "withheld", _WITHHELD),
     ("no_answer", "a refusal came", _WITHHELD),
-    ("no_answer", "called a tool", "Offer no tools to "),
+    ("no_answer", "given", "Complete the answers that are given for "),
     ("moderation", "", _WITHHELD),
     ("too_long", "", "Serve a longer context, or shorten the prompts, for "),
 )
 """The same of failures that are kept: their cause, what their message says, what to do."""
-
-
-def _kept_remedy(one: FailureCount, given: Collection[str]) -> str:
-    """Return what to do about a failure that is not asked again as it is; empty if unknown."""
-    if one.cause == "no_answer" and one.model in given:
-        return _GIVEN
-    found = (
-        said for cause, part, said in _REPLIES if cause == one.cause and part in one.last_message
-    )
-    return next(found, "")
 
 
 def _of_run(
@@ -221,22 +211,22 @@ def _of_run(
     The answers of the models in `given` are read from a file.
     """
     see = f"`orchestrator view {run} --open --items 'where=failed>0'`"
-    met: dict[str, dict[str, None]] = {}
-    kept: dict[tuple[str, str], dict[str, None]] = {}
+    met: dict[tuple[str, str], dict[str, None]] = {}
     for one in failures if completeness.left or completeness.failed else ():
-        if (remedy := _REMEDIES.get(one.cause)) is not None:
-            met.setdefault(remedy, {})[one.model] = None
-        elif completeness.failed and (remedy := _kept_remedy(one, given)):
-            kept.setdefault((remedy, one.cause), {})[one.model] = None
-    for remedy, models in met.items():
-        yield phrase(remedy, names([*models]), "; then run the same command again.")
-    for (remedy, cause), models in kept.items():
-        again = f"; then run again with `--retry {cause}`. What failed: {see}."
+        remedy, again = _REMEDIES.get(one.cause, ""), _AGAIN
+        if not remedy and completeness.failed:
+            about = (one.cause, *(["given"] if one.model in given else [one.last_message]))
+            ways = (way for cause, part, way in _REPLIES if cause == about[0] and part in about[1])
+            remedy = next(ways, "")
+            again = f"; then run again with `--retry {one.cause}`. What failed: {see}."
+        if remedy:
+            met.setdefault((remedy, again), {})[one.model] = None
+    for (remedy, again), models in met.items():
         yield phrase(remedy, names([*models]), again)
-    if completeness.left and not met:
+    if completeness.left and not any(again == _AGAIN for _, again in met):
         n = numbers.counted(completeness.left, "unit")
         yield phrase(f"Run the same command again to finish {n}.")
-    elif completeness.failed and not met and not kept:
+    elif completeness.failed and not met:
         yield phrase(f"See why {numbers.counted(completeness.failed, 'unit')} failed: {see}.")
     if cut := next((note for note in notes if note.startswith(CUT)), ""):
         which = cut.rpartition(": ")[2]

@@ -1,7 +1,7 @@
 """The answers of a run, item by item, with what the judges made of each."""
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,7 +62,7 @@ class Answers:
         self,
         frames: FrameFiles,
         keys: pl.Series,
-        sources: Iterable[Source],
+        sources: Sequence[Source],
         names: Sequence[str],
         folder: Path,
     ) -> None:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -22,7 +22,6 @@ from orchestrator.frames import FrameFiles
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.report.html.shell import terms
 from orchestrator.report.text import page_line
-from orchestrator.runner.results.tables import all_sources
 
 Found = NDArray[np.bool_]
 Rows = NDArray[np.int64]
@@ -184,18 +183,14 @@ class Wanted(msgspec.Struct, frozen=True):
 class Items:
     """The table.
 
-    It has one row an item in the order of the dataset: item, category, preview, measures.
+    It has one row an item in the order of the dataset: item (`keys`), category, preview, measures.
     """
 
     def __init__(self, table: pl.DataFrame, measures: Sequence[Measure]) -> None:
         self.table = table
         self.measures = tuple(measures)
+        self.keys = table["item"]
         self._kept: dict[str, Found] = {}
-
-    @property
-    def keys(self) -> pl.Series:
-        """Keys of the items, in the order of the dataset."""
-        return self.table["item"]
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -253,7 +248,7 @@ class Items:
             raise UsageError(f"items have no column {name!r:.80}")
         return found
 
-    def since(
+    def changed(
         self, run: str, name: str, now: pl.Series, keys: pl.Series, before: pl.Series
     ) -> "Items":
         """Return the items with how much a number is above what it was `before` in another run.
@@ -306,11 +301,10 @@ class Items:
         )
 
 
-def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool = False) -> Items:
+def build(frames: FrameFiles, sources: Sequence[Source]) -> Items:
     """The table of a run; texts are not kept, but for the beginning of each prompt."""
     table = _begun(frames)
     measures: list[Measure] = []
-    sources = all_sources({}, settings, allow_code=allow_code).sources
     for rows, values in _measured(frames, sources):
         new = {one: value for one, value in values.items() if one.key not in table.columns}
         if new:

@@ -9,7 +9,7 @@ from orchestrator.contracts.method import frame_of, schema_of
 from orchestrator.frames import make_frame
 from orchestrator.methods import glass_box, pointwise
 from orchestrator.methods.glass_box import Config
-from orchestrator.tables import Measured
+from orchestrator.tables import Measured, cell_text
 from tests.core.fakes import method_in
 from tests.summaries import judged
 from tests.summaries.judged import around
@@ -69,7 +69,8 @@ def test_bounds_have_no_direction_and_are_said_to_be_bounds(context_of):
     found = lines(features)
     assert found["softmax_entropy_low"]["better"] == ""
     assert "softmax_entropy_high" not in found
-    assert any("not estimates" in note for note in features.notes)
+    shown = {cell_text(features.columns[1], line[1]) for line in features.rows}
+    assert "softmax entropy (lower bound)" in shown
 
 
 def test_nothing_is_said_of_no_rows(context_of):

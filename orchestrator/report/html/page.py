@@ -1,6 +1,6 @@
 """The page: sections of figures, tables and examples in one file under a strict security policy."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
@@ -257,14 +257,12 @@ def _behind(material: Material) -> dict[str, object]:
     }
 
 
-def telling_worth(frames: Mapping[str, pl.DataFrame], sources: Iterable[Source]) -> list[Source]:
+def telling_worth(frames: Mapping[str, pl.DataFrame], sources: Sequence[Source]) -> list[Source]:
     """Return the methods that tell what an answer is worth: those of pairs first."""
     pairs = {name for name, one in roles_in(frames).items() if one.pairs is not None}
-    return [
-        one
-        for one in sorted(sources, key=lambda one: one.frame not in pairs)
-        if one.frame in pairs or (one.scores and "model" in names_of(frames, one.frame))
-    ]
+    rated = [one for one in sources if one.scores and "model" in names_of(frames, one.frame)]
+    compared = [one for one in sources if one.frame in pairs]
+    return [*compared, *(one for one in rated if one not in compared)]
 
 
 def warnings(material: Material) -> list[str]:

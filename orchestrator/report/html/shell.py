@@ -158,7 +158,7 @@ def template(name: str) -> jinja2.Template:
     environment.globals["terms"] = terms()
     environment.globals["made"] = lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     shown = {"line": page_line, "isolated": isolated, "name": safe_name, "block": safe_block}
-    said = {"explained": explained, "together": together, "coded": coded, "meaning": meaning_of}
+    said = {"explained": explained, "together": together, "coded": coded}
     environment.filters |= shown | said
     return environment.get_template(name)
 
@@ -192,17 +192,6 @@ def terms() -> Mapping[str, Mapping[str, str]]:
     tables = own_file("terms.md").strip().split("\n\n")
     rows = [[line.strip("| ").split(" | ") for line in table.splitlines()] for table in tables]
     return {one[0][0]: dict(one[2:]) for one in rows}
-
-
-def meaning_of(score: str) -> str:
-    """Return what a score in words is; of one that is made of another, what both parts say."""
-    meanings = terms()["score"]
-    name = score.rpartition(": ")[2]
-    parts = [
-        max((one for one in meanings if is_part(one)), key=len, default="")
-        for is_part in (name.startswith, name.endswith)
-    ]
-    return "; ".join(meanings[part] for part in dict.fromkeys(parts) if part)
 
 
 def explained(text: Markup) -> Markup:

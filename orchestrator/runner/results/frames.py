@@ -282,11 +282,6 @@ def notes_of(store: Store, record: Record) -> list[str]:
     return [*server_notes(record.servers), *likeness_notes(store, record.keys)]
 
 
-def frame_notes(frames: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Return notes for readers of the tables on rows and answers, all of which are read."""
-    return [*epoch_notes(rows_by_epoch(frames)), *answer_notes(frames)]
-
-
 def rows_by_epoch(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[int, int]]:
     """Count the rows of each method by epoch of servers; empty if there is only one epoch.
 

@@ -150,7 +150,7 @@ def rankings_of(
     if not ranked:
         return []
     said = repr((confidence_level, thresholds, ranked))
-    compute = partial(analyse, confidence_level=confidence_level, thresholds=thresholds)
+    compute = partial(analyse, frames, confidence_level=confidence_level, thresholds=thresholds)
     return kept(RANKINGS, frames, said, ranked, list[RankingAnalysis], compute)
 
 
@@ -160,7 +160,7 @@ def kept(
     said: str,
     names: Iterable[str],
     kind: type[_T],
-    compute: Callable[[FrameFiles], _T],
+    compute: Callable[[], _T],
 ) -> _T:
     """Return what follows from some frames and the settings that are `said`, computed once.
 
@@ -168,7 +168,7 @@ def kept(
     """
     key = _key(frames, said, names, clusters_of(frames))
     keeping = Keeping(frames.beside / file)
-    found = keeping.once(key, kind, lambda: compute(frames))
+    found = keeping.once(key, kind, compute)
     # Where the run went on meanwhile, it may be that of newer files.
     if _key(frames, said, names, clusters_of(frames)) == key:
         keeping.save()
