@@ -322,7 +322,12 @@ class OpenaiCompatible:
     def _read(self, reply: Reply | Failure, decode: Decode[T]) -> T | Failure:
         if isinstance(reply, Failure):
             return reply
-        return decode(reply.body) if reply.status == 200 else self._classified(reply)
+        if reply.status in range(200, 300):
+            found = decode(reply.body)
+            # Gateways write 201 or 203 as well; what came is paid for.
+            if reply.status == 200 or not isinstance(found, Failure):
+                return found
+        return self._classified(reply)
 
     def _stated(self, version: str, fingerprint: str) -> Provenance:
         return Provenance(

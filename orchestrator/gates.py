@@ -24,6 +24,7 @@ from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_FAILS, EXIT_GATE_OPEN, 
 Operator = Literal[">", ">=", "<", "<="]
 Role = Literal["model", "judge"]
 Which = Literal["new", "old"]
+Form = Literal["rating", "percent", "number", "signed"]
 
 MOST: Final = 1000
 """Characters of a requirement."""
@@ -78,7 +79,7 @@ class Measure:
     roles: tuple[Role, ...]
     n_least: int
     options: tuple[str, ...]
-    form: Literal["rating", "percent", "number", "signed"]
+    form: Form
     says: str
 
 
@@ -436,7 +437,7 @@ class Checked(msgspec.Struct, frozen=True):
     high: float | None
     threshold: float
     operator: str
-    form: str
+    form: Form
     n: int | None = None
     n_clusters: int | None = None
     why: str = ""

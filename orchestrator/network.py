@@ -197,17 +197,17 @@ class _Gzip:
         return b"".join(parts)
 
 
-# Proxies of the environment, for aiohttp.
+# Proxies of the environment, the same for every client.
 #
-# aiohttp's own `trust_env` also reads `~/.netrc` and sends what stands there to servers, so it
-# stays off, and what remains of it is done here.
+# The libraries disagree about `ALL_PROXY`, `NO_PROXY` and proxies without a scheme, and aiohttp's
+# `trust_env` also reads `~/.netrc` and sends what stands there to servers, so it stays off.
 
 
 log = logging.getLogger(__name__)
 
 
 def proxy_of(base_url: str) -> str | None:
-    """The proxy that `HTTP_PROXY` or `HTTPS_PROXY` names for a server; None for none.
+    """The proxy that `HTTP_PROXY`, `HTTPS_PROXY` or `ALL_PROXY` names; None for none.
 
     Servers on this machine or in a private network are always reached without one, and so are
     those that `NO_PROXY` lists.
@@ -218,11 +218,13 @@ def proxy_of(base_url: str) -> str | None:
     parts = urlsplit(base_url)
     if is_private(base_url) or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
-    found = getproxies().get(parts.scheme)
-    if found is None:
+    proxies = getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    if not found:
         return None
-    if urlsplit(found).scheme != "http":
-        log.warning("ignoring the proxy for %s: only http:// proxies are supported", parts.hostname)
+    found = found if "://" in found else f"http://{found}"
+    if urlsplit(found).scheme not in ("http", "https"):
+        log.warning("ignoring the proxy for %s: only HTTP proxies are supported", parts.hostname)
         return None
     return found
 

@@ -7,7 +7,7 @@ reason for an undefined number stands elsewhere, next to the table.
 import math
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Final
+from typing import Final, Literal
 
 Form = Callable[[float], str]
 
@@ -140,37 +140,34 @@ def probability(value: float) -> str:
 
 
 def percent(
-    share: float, low: float = math.nan, high: float = math.nan, *, decimals: int = 1
+    share: float,
+    low: float = math.nan,
+    high: float = math.nan,
+    *,
+    decimals: int = 1,
+    sign: Literal["", "+"] = "",
 ) -> str:
-    """A share as percentage: `12.3 % [10.1, 14.9]`; what is not 0 or all is never shown as such."""
+    """A share as percentage: `12.3 % [10.1, 14.9]`, with a sign `+3.2 % [2.1, 4.3]`.
+
+    Without a sign, what is not 0 or all is never shown as such.
+    """
     if math.isnan(share):
         return UNDEFINED
-    least, most = ("<0.1 %", ">99.9 %") if decimals else ("<1 %", ">99 %")
-    ends = (f"{0:.{decimals}f} %", f"{100:.{decimals}f} %")
-    text = _guarded(share, 1.0, f"{100 * share:.{decimals}f} %", ends, (least, most))
-    if math.isnan(low) or math.isnan(high):
-        return text
-    return f"{text} [{100 * low + 0.0:.{decimals}f}, {100 * high + 0.0:.{decimals}f}]"
+    # Rounded first: what is shown as 0.0 has no sign to lose.
+    points = [round(100 * one, decimals) + 0.0 for one in (share, low, high)]
+    text, *ends = (f"{one:.{decimals}f}" for one in points)
+    if sign:
+        text = f"{points[0]:+.{decimals}f} %"
+    else:
+        least, most = ("<0.1 %", ">99.9 %") if decimals else ("<1 %", ">99 %")
+        whole = (f"{0:.{decimals}f} %", f"{100:.{decimals}f} %")
+        text = _guarded(share, 1.0, f"{text} %", whole, (least, most))
+    return text if math.isnan(low) or math.isnan(high) else f"{text} [{', '.join(ends)}]"
 
 
 def level(share: float) -> str:
     """A confidence level: `95 %`."""
     return f"{100 * share:g} %"
-
-
-def signed_percent(share: float, low: float = math.nan, high: float = math.nan) -> str:
-    """A share with its sign in percentage points: `+3.2 % [2.1, 4.3]`."""
-    if math.isnan(share):
-        return UNDEFINED
-    text = f"{_points_of(share):+.1f} %"
-    if math.isnan(low) or math.isnan(high):
-        return text
-    return f"{text} [{_points_of(low):.1f}, {_points_of(high):.1f}]"
-
-
-def _points_of(share: float) -> float:
-    # Rounded first: what is shown as 0.0 has no sign to lose.
-    return round(100 * share, 1) + 0.0
 
 
 def _guarded(

@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_002,
+    "private functions used once": 1_000,
     "functions with `Any` in the signature": 215,
-    "lines": 100_014,
+    "lines": 99_971,
     "files": 399,
-    "distinct names": 3_804,
-    "value classes": 497,
-    "fields of value classes": 2_399,
+    "distinct names": 3_801,
+    "value classes": 496,
+    "fields of value classes": 2_382,
     "pairs of value classes that share 60 % of their fields": 15,
     "floors of layers": 10,
     "frames to a run's first request": 13,

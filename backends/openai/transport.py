@@ -1,6 +1,6 @@
 """Transport through the `openai` package, for hosted endpoints.
 
-The package knows proxies, certificates and the headers of its own service. Its hidden retries are
+The package knows certificates and the headers of its own service. Its hidden retries are
 off, and of its reply only the bytes are used: building its objects costs 30 ms for a large reply.
 Importing it takes most of a second, so `backends.openai` imports this module when it is needed.
 """
@@ -11,7 +11,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import parse_qsl
-from urllib.request import getproxies
 
 import openai
 from openai import RequestOptions
@@ -29,7 +28,7 @@ from backends._transport import (
     connect_timeout_s,
 )
 from orchestrator.backend import Endpoint, is_private
-from orchestrator.network import collect, trust, words_of
+from orchestrator.network import collect, proxy_of, trust, words_of
 from orchestrator.records import Failure
 from orchestrator.wire.replies import MAX_BODY_BYTES
 
@@ -214,26 +213,21 @@ class OpenaiTransport:
         limits = kind(
             max_connections=self._max_in_flight, max_keepalive_connections=self._max_in_flight
         )
-        own = None
-        # A client with a transport of its own would not obey the environment's proxies.
-        if is_private(self._base_url) or not getproxies():
-            # Its name differs by the version of openai.
-            library = sys.modules[kind.__module__.partition(".")[0]]
-            verify = self._trusted or True
-            own = library.AsyncHTTPTransport(
-                verify=verify, limits=limits, socket_options=all_options()
-            )
+        # Its name differs by the version of openai.
+        library = sys.modules[kind.__module__.partition(".")[0]]
+        own = library.AsyncHTTPTransport(
+            verify=self._trusted or True,
+            limits=limits,
+            socket_options=all_options(),
+            proxy=proxy_of(self._base_url),
+        )
         self._client = openai.AsyncOpenAI(
             api_key="none",
             base_url=self._base_url,
             max_retries=0,
             timeout=openai.Timeout(None, connect=connect_timeout_s(self._base_url)),
             http_client=openai.DefaultAsyncHttpxClient(
-                limits=limits,
-                verify=self._trusted or True,
                 follow_redirects=False,
-                # Proxies and certificates. Unlike aiohttp this library reads no netrc file then.
-                trust_env=not is_private(self._base_url),
                 transport=own,
                 event_hooks={"response": [self._refuse]},
             ),

@@ -13,17 +13,18 @@ from orchestrator.contracts.context import answers_of
 from orchestrator.contracts.settings import GivenFile
 from orchestrator.frames import columns_of
 from orchestrator.methods.probdiff import ProbDiff
+from orchestrator.numbers import finite
 from orchestrator.plugin import Cell, Context, Measured, Settings, Source, UsageError
 from orchestrator.ranking.cells import mean_of, order_words, share_of, without_n
 from orchestrator.ranking.human_labels import read_labels
 from orchestrator.ranking.scores import KEYS, Score, ScoreRef, score, source_of
 from orchestrator.records import Floats
 from orchestrator.statistics.agreement import ranking_agreement
+from orchestrator.statistics.correlation import Comparison, holm_adjusted
 from orchestrator.statistics.means import levelled
 from orchestrator.statistics.resampling import Resampling
+from orchestrator.tables import measured
 
-CONFIDENCE: Final = "confidence"
-"""Name of ProbDiff's score of a model, beside its columns: 1 where d reaches the main threshold."""
 _READ: Final = ("item", "category", "turn", "model", "status", "d")
 
 
@@ -32,7 +33,8 @@ def evaluators(
 ) -> list[Score]:
     """Return the scores that are asked for; every score of every method where none is.
 
-    With `with_confidence`, all scores of ProbDiff have its confidence among them.
+    With `with_confidence`, all scores of ProbDiff have its confidence among them: 1 where d
+    reaches the main threshold.
 
     Raises:
         UsageError: If there is no such method or column.
@@ -42,14 +44,14 @@ def evaluators(
     for ref in refs:
         source = source_of(context, ref.method)
         columns = [ref.column] if ref.column is not None else list(source.scores)
-        if with_confidence and ref.column is None and isinstance(source.method, ProbDiff):
-            columns.append(CONFIDENCE)
+        if with_confidence and ref.column is None:
+            columns += source.method.derived
         found += [_evaluator(context, source, column) for column in columns]
     return found
 
 
 def _evaluator(context: Context, source: Source, column: str) -> Score:
-    if column != CONFIDENCE or not isinstance(source.method, ProbDiff):
+    if column not in source.method.derived or not isinstance(source.method, ProbDiff):
         return score(context, source, column)
     rows = context.rows_of(source, _READ)
     # A text without d fails, as published; a failed request is missing.
@@ -64,7 +66,7 @@ def _evaluator(context: Context, source: Source, column: str) -> Score:
         judge=pl.lit(None, pl.String),
         value=passed.cast(pl.Float64),
     )
-    return Score(f"{source.name}.{CONFIDENCE}", 1, points, is_pairwise=False)
+    return Score(f"{source.name}.{column}", 1, points, is_pairwise=False)
 
 
 def mean_cell(points: pl.DataFrame, confidence_level: float) -> Measured:
@@ -91,6 +93,19 @@ def agreement_cells(
     found = ranking_agreement(values, gold, resampling)
     tau = Measured(found.tau_b, why=(found.undefined or "") if found.tau_b is None else "")
     return order_words(values, models), tau, found.tau_p, found.spearman, found.n_models
+
+
+Compared = tuple[str, str, str, Comparison]
+"""What is compared, in three words for a table, and how it comes out."""
+
+
+def compared_lines(found: Sequence[Compared]) -> list[list[Cell]]:
+    """Return a line a comparison: its words, difference, p-value, and Holm's over all of them."""
+    adjusted = holm_adjusted([comparison for *_, comparison in found])
+    return [
+        [*words, without_n(measured(comparison)), finite(comparison.p_value), p]
+        for (*words, comparison), p in zip(found, adjusted, strict=True)
+    ]
 
 
 class Gold(Settings):

@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from orchestrator.analyses._gold import Compared, compared_lines
 from orchestrator.analyses.judge_benchmark import sections_of
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.settings import Winner
@@ -49,7 +50,7 @@ from orchestrator.ranking.winners import (
     tables,
 )
 from orchestrator.statistics.agreement import cohen_kappa
-from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
+from orchestrator.statistics.correlation import compare_accuracies, holm_adjusted
 from orchestrator.statistics.means import clustered_mean, share_over
 from orchestrator.tables import measured
 
@@ -211,7 +212,7 @@ _SECTIONS: Final = table_columns(
 
 def _contrasts(settings: Sequence[Judged], context: Context) -> Table:
     """The mean against the mode, and averaging before against averaging after."""
-    found: list[tuple[str, str, str, Comparison]] = []
+    found: list[Compared] = []
     for setting in settings:
         known, prompts = setting.known, setting.known.pairs.prompts()
         for one, two in _CONTRASTS:
@@ -258,7 +259,7 @@ def _categories(settings: Sequence[Judged], context: Context) -> list[Table]:
 
 def _reasoning(settings: Sequence[Judged], context: Context) -> list[Table]:
     """Without reasoning against with it, where two settings differ in nothing else."""
-    found: list[tuple[str, str, str, Comparison]] = []
+    found: list[Compared] = []
     by_mean = []
     keys = ["item", "turn", "pair"]
     names = pl.col("model_a", "model_b").cast(pl.String)
@@ -293,31 +294,15 @@ def _reasoning(settings: Sequence[Judged], context: Context) -> list[Table]:
     return [_with_count(table, "without reasoning the mean is more accurate", by_mean, context)]
 
 
-def _comparison_table(
-    key: str, title: str, found: Sequence[tuple[str, str, str, Comparison]]
-) -> Table:
-    adjusted = holm_adjusted([comparison for *_, comparison in found])
-    lines: list[list[Cell]] = [
-        [
-            setting,
-            first,
-            second,
-            without_n(measured(comparison)),
-            finite(comparison.p_value),
-            p,
-        ]
-        for (setting, first, second, comparison), p in zip(found, adjusted, strict=True)
-    ]
+def _comparison_table(key: str, title: str, found: Sequence[Compared]) -> Table:
     notes = [
         "difference: first accuracy minus second, on shared pairs; interval over prompts; p: "
         "by flipping signs of prompts"
     ]
-    return make_table(key, title, _COMPARED, lines, notes=notes)
+    return make_table(key, title, _COMPARED, compared_lines(found), notes=notes)
 
 
-def _with_count(
-    table: Table, what: str, found: Sequence[tuple[str, str, str, Comparison]], context: Context
-) -> Table:
+def _with_count(table: Table, what: str, found: Sequence[Compared], context: Context) -> Table:
     """The table with a sentence on how often a claim holds, and how often surely."""
     values = [one.value for *_, one in found if not math.isnan(one.value)]
     if not values:

@@ -10,14 +10,22 @@ glass-box paper prints them (Table 1), and are each given by category and tested
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import polars as pl
 from msgspec.structs import replace
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from orchestrator.analyses._gold import Gold, agreement_cells, evaluators, level_means, read_gold
+from orchestrator.analyses._gold import (
+    Compared,
+    Gold,
+    agreement_cells,
+    compared_lines,
+    evaluators,
+    level_means,
+    read_gold,
+)
 from orchestrator.clusters import OVER
 from orchestrator.contracts.context import answers_of
 from orchestrator.numbers import finite
@@ -37,11 +45,9 @@ from orchestrator.ranking.cells import n_prompts
 from orchestrator.ranking.scores import KEYS, Score, ScoreRef
 from orchestrator.statistics.association import Kind, association
 from orchestrator.statistics.correlation import (
-    Comparison,
     compare_correlations,
     correlate,
     correlate_within,
-    holm_adjusted,
     partial_correlation,
 )
 from orchestrator.statistics.means import clustered_mean
@@ -85,6 +91,16 @@ class Config(Settings):
     baseline: ScoreRef | None = Field(
         None, description="Score to test every other score against. Default: test all pairs."
     )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        base = self.baseline
+        if base is not None and self.scores:
+            same = [ref for ref in self.scores if ref.method == base.method]
+            if not any(ref.column in (None, base.column) for ref in same):
+                said = f"{base.method}.{base.column}"
+                raise ValueError(f"'baseline': {said!r} is not among 'scores'")
+        return self
 
 
 class MetaEvaluationAnalysis(Analysis[Config]):
@@ -334,7 +350,7 @@ def _compared(scores: Sequence[Score], context: Context, baseline: ScoreRef | No
         if base is None:
             raise UsageError(f"the baseline {name!r} is not among the scores")
         pairs = [(joined, base) for joined in scores if joined is not base]
-    found: list[tuple[str, str, str, Comparison]] = []
+    found: list[Compared] = []
     for one, two in pairs:
         both = one.points.join(two.points.select(*KEYS, other="value"), on=list(KEYS))
         joined = replace(one, points=both)
@@ -348,16 +364,11 @@ def _compared(scores: Sequence[Score], context: Context, baseline: ScoreRef | No
                 resampling,
             )
             found.append((one.name, two.name, words, comparison))
-    adjusted = holm_adjusted([comparison for *_, comparison in found])
-    rows: list[list[Cell]] = [
-        [first, second, kind, _cell(c), finite(c.p_value), p]
-        for (first, second, kind, c), p in zip(found, adjusted, strict=True)
-    ]
     return make_table(
         "meta_evaluation.comparison",
         "Differences of correlation with gold",
         _COMPARED,
-        rows,
+        compared_lines(found),
         basis="all models together",
         notes=[
             "each oriented so that higher is better; p by flipping signs of prompts, adjusted over "

@@ -100,8 +100,11 @@ class Parser(argparse.ArgumentParser):
                 return f"{name} is gone; use: orchestrator {_REPLACED[name]}"
             if not name.startswith("--") or any(one.startswith(name) for one in known):
                 continue
-            if near := nearest(name, known, ""):
-                return f"unrecognized arguments: {argument}{near}"
+            # All begin alike, which is no likeness.
+            if near := nearest(name[2:], [one[2:] for one in known], ""):
+                return (
+                    f"unrecognized arguments: {argument}{near.replace(chr(39), chr(39) + '--', 1)}"
+                )
         return ""
 
 

@@ -170,6 +170,7 @@ class Method(Plugin[ConfigT], ABC):
         distribution: Columns of rows with a distribution over scores: they give figures.
         rewriting: Columns of rows in which a model rewrites its answer: they give examples.
         answers: Columns of rows that are answers, which rows of other methods are about.
+        derived: Scores that analyses compute of several columns, and name like a column.
         summary: Turns its rows into tables; None for the default: a table of the mean of each
             column of `scores` by model and judge. Bundled kinds have
             `orchestrator/summaries/<kind>.py` instead, if there is one.
@@ -185,6 +186,7 @@ class Method(Plugin[ConfigT], ABC):
     distribution: ClassVar[ScoreColumns | None] = None
     rewriting: ClassVar[RewriteColumns | None] = None
     answers: ClassVar[AnswerColumns | None] = None
+    derived: ClassVar[Sequence[str]] = ()
     summary: ClassVar[type[Summary[MethodSettings]] | None] = None
 
     @property

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import weakref
 from abc import ABC, abstractmethod
 from array import array
@@ -144,7 +145,11 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
     return made
 
 
-_BESIDE: Final = ("context", "passage", "document", "choices", "options")
+_BESIDE: Final = re.compile(
+    r"(?:\w+_)?(?:contexts?|passages?|documents?|article|story|premise|hypothesis|choices|options"
+    r"|endings)|(?:(?:choice|option|ending|sol)_?)?[A-E]|(?:choice|option|ending|sol)_?\d",
+    re.IGNORECASE,
+)
 """Usual names of columns without which their question can't be answered."""
 
 
@@ -158,7 +163,7 @@ def _read_as(rows: Rows, names: FieldNames, columns: FieldNames, n_left_out: int
     if n_left_out:
         found.append(f"the answer at the end of {n_left_out:,} of {len(rows):,} left out")
     used = {columns.key, columns.category, columns.cluster, columns.reference}
-    unseen = [name for name in _BESIDE if name in rows.columns and name not in used]
+    unseen = [name for name in rows.columns if _BESIDE.fullmatch(name) and name not in used]
     if isinstance(columns.prompt, str) and names.prompt is None and unseen:
         found.append(
             f"{' and '.join(map(repr, unseen))} shown to no model (to show a text, set fields: "

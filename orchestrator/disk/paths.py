@@ -39,8 +39,15 @@ def shown(path: Path) -> str:
     """A path for a command to copy: relative where it is below the working folder."""
     try:
         return shlex.quote(str(path.absolute().relative_to(Path.cwd())))
-    except ValueError:
+    except (ValueError, OSError):  # elsewhere, or the working folder is gone
         return shlex.quote(str(path))
+
+
+def repair(
+    run: Path, what: str = "keeps what is readable; the next run requests the rest again"
+) -> str:
+    """Return the command that repairs a run, to copy, and what it does."""
+    return f"`orchestrator runs repair {shown(run)}` {what}"
 
 
 def suffix_of(name: str) -> str:

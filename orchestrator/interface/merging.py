@@ -21,7 +21,7 @@ from orchestrator.runner.models.identity import provenance_words
 from orchestrator.runner.models.records import changes
 from orchestrator.runner.planning.budget import SPENT, add_spent
 from orchestrator.runner.planning.prepare import method_changes
-from orchestrator.runner.planning.revisions import REVISION, parse, read_revision
+from orchestrator.runner.planning.revisions import REVISION, missing, parse, read_revision
 from orchestrator.runner.planning.stopping import NOT_NEEDED, RULE
 from orchestrator.runner.results.frames import completeness, export, items_path
 from orchestrator.runner.results.stored import UNITS
@@ -198,10 +198,7 @@ def _record(store: EndedStore) -> dict[str, Any]:
         return read_revision(latest[0])
     text = store.meta.get(REVISION)
     if text is None:
-        raise StoreError(
-            f"{store.run}: the recipe of this run is missing. `orchestrator runs repair RUN` "
-            "restores it, or `orchestrator run` with the same recipe rewrites it"
-        )
+        raise missing(store.run)
     try:
         return parse(text.encode())
     except ValueError as error:

@@ -94,6 +94,7 @@ class ProbDiff(OfAnswers[Config]):
         "marker_leak empty_answer empty_rewriting truncated_answer truncated_rewriting: bool",
     )
     scores: ClassVar = {"d": 1}
+    derived = ("confidence",)
     rewriting = RewriteColumns(
         title="ProbDiff",
         answer="answer",

@@ -232,14 +232,15 @@ class _Loading:
         methods = self._methods(data)
         entries = data.get("analyses")
         entries = entries if isinstance(entries, list) else []
-        self._check_methods([] if self._faults else entries, [one.name for one in methods])
-        found = [
-            self._plugs.made(plugins.ANALYSES, entry, ("analyses", index))
-            for index, entry in enumerate(entries)
-        ]
-        analyses = [PluginRef(one[0], one[1].config) for one in found if one is not None]
+        bundled = plugins.kinds(plugins.ANALYSES)
+        named = [isinstance(one, dict) and one.get("kind") in bundled and one for one in entries]
         statistics = StatisticsSettings() if checked is None else checked.statistics
-        statistics = self._statistics(statistics, methods)
+        if not self._faults:
+            self._check_methods(("analyses",), named, methods)
+            self._check_methods(("statistics", "of"), statistics.of, methods)
+        analyses = self._made(plugins.ANALYSES, ("analyses",), entries)
+        of = self._made(plugins.STATISTICS, ("statistics", "of"), statistics.of)
+        statistics = statistics.model_copy(update={"of": [one.resolved() for one in of]})
         reuse = [] if checked is None else self._reuse(checked.reuse)
         self._check_gates([] if checked is None else checked.gates, models, methods)
         if checked is not None and checked.on_end is not None:
@@ -328,27 +329,11 @@ class _Loading:
                 )
         return found
 
-    def _statistics(
-        self, settings: StatisticsSettings, methods: Sequence[MethodRef]
-    ) -> StatisticsSettings:
-        """The settings with each statistic filled in; its method is one of the recipe."""
-        known = {method.name: method.method for method in methods}
-        found = []
-        for index, entry in enumerate(settings.of):
-            path = ("statistics", "of", index)
-            made = self._plugs.made(plugins.STATISTICS, entry, path)
-            if made is None:
-                continue
-            found.append(PluginRef(made[0], made[1].config).resolved())
-            config: Any = made[1].config
-            method = known.get(config.method)
-            if method is None:
-                message = f"unknown method {config.method!r}{nearest(config.method, known)}"
-                self._fault((*path, "method"), f"{joined(path)}.method: {message}")
-            elif config.column not in (numbers := columns_of_numbers(method)):
-                message = f"no numeric column {config.column!r}{nearest(config.column, numbers)}"
-                self._fault((*path, "column"), f"{joined(path)}.column: {message}")
-        return settings.model_copy(update={"of": found})
+    def _made(
+        self, family: str, path: source.KeyPath, entries: Sequence[object]
+    ) -> list[PluginRef]:
+        made = [self._plugs.made(family, one, (*path, n)) for n, one in enumerate(entries)]
+        return [PluginRef(one[0], one[1].config) for one in made if one is not None]
 
     def _reuse(self, paths: Sequence[str]) -> list[ReusedRun]:
         """The runs to copy from; whether their stores can be read is seen when they are opened."""
@@ -367,17 +352,25 @@ class _Loading:
                 found.append(ReusedRun(str(run), said, place))
         return found
 
-    def _check_methods(self, entries: Sequence[object], known: Sequence[str]) -> None:
-        """Every method that a bundled analysis names is one of the recipe."""
-        for index, entry in enumerate(entries):
-            kind = entry.get("kind") if isinstance(entry, dict) else None
-            is_bundled = kind in plugins.kinds(plugins.ANALYSES)
-            for at, value in source.walk(entry if is_bundled else "", ("analyses", index)):
-                is_name = at[-1] == "method" or at[-2] == "methods"
-                if is_name and isinstance(value, str) and value not in known:
-                    self._fault(
-                        at, f"{joined(at)}: unknown method {value!r}{nearest(value, known)}"
-                    )
+    def _check_methods(
+        self, path: source.KeyPath, entries: Sequence[object], methods: Sequence[MethodRef]
+    ) -> None:
+        """Every method that these entries name is one of the recipe, and has the column."""
+        known = {one.name: one.method for one in methods}
+        written = dict(source.walk(entries, path))
+        for at, value in written.items():
+            message, key = "", at[-1]
+            if key == "column" and isinstance(value, str):
+                of = known.get(str(written.get((*at[:-1], "method"), next(iter(known), ""))))
+                columns = [] if of is None else columns_of_numbers(of)
+                columns += of.derived if of is not None and path == ("analyses",) else ()
+                if columns and value not in columns:
+                    message = f"no numeric column {value!r}{nearest(value, columns)}"
+            elif (key == "method" or at[-2:-1] == ("methods",)) and isinstance(value, str):
+                said = f"unknown method {value!r}{nearest(value, known)}"
+                message = "" if value in known else said
+            if message:
+                self._fault(at, f"{joined(at)}: {message}")
 
     def _check_gates(
         self, gates: Sequence[str], models: Mapping[str, object], methods: Sequence[MethodRef]

@@ -275,7 +275,7 @@ def _of_judges(analysis: RankingAnalysis) -> Iterator[Check]:
     if (position := analysis.position) is not None:
         same, bias = position.consistency, position.bias
         shown = numbers.percent(same.value, *same.ends)
-        signed = numbers.signed_percent(bias.value, *bias.ends)
+        signed = numbers.percent(bias.value, *bias.ends, sign="+")
         text = (
             "no two different answers to see it by."
             if math.isnan(same.value)

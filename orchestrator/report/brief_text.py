@@ -314,7 +314,7 @@ class _Shown:
         left = len(standings) - first - last
         rows = [row(one) for one in standings[:first]]
         blank: list[RenderableType] = [page.cell("") for _ in columns]
-        dots = page.cell(f"{'...' if page.ascii_only else '…'} {left} between", FAINT)
+        dots = page.cell(f"… {left} between", FAINT)
         rows.append([*blank[: 1 if ranks else 0], dots, *blank[2 if ranks else 1 :]])
         return page.table(columns, rows + [row(one) for one in standings[-last:]])
 

@@ -17,7 +17,7 @@ from orchestrator.probing.abilities import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN
 from orchestrator.probing.record import Finding
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged, paged
 from orchestrator.report.planned import Plan, StageCount
-from orchestrator.report.progress import TROUBLED, ModelProgress, Progress, faults_of
+from orchestrator.report.progress import TROUBLED, ModelProgress, Progress, faults_of, tokens_of
 from orchestrator.report.text import safe_line
 
 _MAX_NAME: Final = 32
@@ -230,8 +230,7 @@ def _unit_parts(page: Page, progress: Progress, n_left: int) -> list[Text | str]
 def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
     ended = sum(model.done + model.failed for model in progress.models)
     least = "at least " * (progress.at_least and ended > 0)
-    tokens_in = sum(model.prompt_tokens or 0 for model in progress.models)
-    tokens_out = sum(model.completion_tokens or 0 for model in progress.models)
+    tokens = zip(tokens_of(progress.models), ("tokens in", "out"), strict=True)
     named = (
         (progress.asks_found, "found in the store"),
         (progress.asks_joined, "joined to requests in flight"),
@@ -245,8 +244,7 @@ def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
             for run, n in progress.asks_copied.items()
         ),
         *joined,
-        f"{least}{numbers.compact(tokens_in)} tokens in",
-        f"{least}{numbers.compact(tokens_out)} out",
+        *(f"{least}{numbers.compact(n)} {what}" for n, what in tokens if n is not None),
     ]
     if progress.elapsed_s > 0 and ended and progress.requests_sent:
         parts.append(f"{numbers.speed(ended / progress.elapsed_s)} requests/s")

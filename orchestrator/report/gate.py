@@ -15,7 +15,7 @@ from orchestrator.report.generic import generic_markdown
 from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Page, paged
 from orchestrator.report.text import safe_line
 from orchestrator.report.words import plain
-from orchestrator.tables import Column, Form, Measured, cell_text, make_table, table_columns
+from orchestrator.tables import Column, Measured, cell_text, make_table, table_columns
 
 _OF_ALL: Final[dict[Verdict, str]] = {
     "holds": "holds", "fails": "fails", "not known yet": "is not decided yet",
@@ -58,9 +58,6 @@ def gate_value(found: Decision) -> dict[str, Any]:
 _STYLES: Final[dict[Verdict, str]] = {
     "holds": GOOD, "fails": BAD, "not known yet": DOUBTFUL,
 }  # fmt: skip
-_FORMS: Final[dict[str, Form]] = {
-    "rating": "rating", "percent": "percent", "number": "number", "signed": "signed",
-}  # fmt: skip
 
 
 def measured_words(one: Checked) -> str:
@@ -68,7 +65,7 @@ def measured_words(one: Checked) -> str:
     what = "difference" if one.is_difference else "measured"
     if one.value is None:
         return f"{what} {UNDEFINED}"
-    column = Column("measured", _FORMS.get(one.form, "number"))
+    column = Column("measured", one.form)
     # A count is exact, and has no interval worth showing.
     low, high = (None, None) if one.n is None else (one.low, one.high)
     cell = Measured(one.value, low, high, one.n, "", one.n_clusters)
@@ -81,7 +78,7 @@ def gate_text(page: Page, found: Decision) -> Iterator[RenderableType]:
     yield page.words(gate_words(found), f"{HEADING} {_STYLES[found.verdict]}")
     yield page.words("")
     marks: dict[Verdict, str] = {
-        "holds": page.glyphs.dot, "fails": page.glyphs.cross, "not known yet": page.glyphs.ring,
+        "holds": "●", "fails": "✕", "not known yet": "○",
     }  # fmt: skip
     grid = Table.grid(padding=(0, 2, 0, 0))
     for one in found.requirements:

@@ -149,15 +149,10 @@ def unit_parts(progress: Progress) -> list[str]:
 
 
 def rate_parts(rates: Rates) -> list[str]:
-    """Rates in words."""
-    requests, tokens_in, tokens_out = rates
-    if requests is None:
-        return []
-    return [
-        f"{numbers.speed(requests)} requests/s",
-        f"{numbers.speed(tokens_in)} tokens/s in",
-        f"{numbers.speed(tokens_out)} out",
-    ]
+    """Rates in words; those that are unknown are left out."""
+    units = ("requests/s", "tokens/s in", "tokens/s out")
+    known = zip(rates, units, strict=True)
+    return [f"{numbers.speed(rate)} {unit}" for rate, unit in known if rate is not None]
 
 
 def ranking_words(ranking: RankingProgress, *, ascii_only: bool) -> str:

@@ -240,7 +240,6 @@ def _starting(page: Page, title: str, total: int) -> Iterator[RenderableType]:
 
 def _bar(page: Page, progress: Progress) -> Text:
     """Stored, done and failed units as shares of all; nothing that exists has no cell."""
-    glyphs = page.glyphs
     width = min(page.width - len(_SHARE), _MAX_BAR)
     total = max(1, progress.units_total - progress.units_not_needed)
     done = progress.units_done - progress.units_failed
@@ -250,15 +249,15 @@ def _bar(page: Page, progress: Progress) -> Text:
         end = (sum_before + part) * width // total
         cells.append(min(max(end - sum(cells), int(part > 0)), width - sum(cells)))
         sum_before += part
-    bar = Text(no_wrap=True, overflow="crop")
-    bar.append(glyphs.part * cells[0], ACCENT)
-    bar.append(glyphs.full * cells[1], GOOD)
-    bar.append(glyphs.failed * cells[2], BAD)
-    bar.append(glyphs.rest * (width - sum(cells)), FAINT)
     share = (progress.units_stored + progress.units_done) / total
-    # Rounded down: 100 % is said when all is done, not before.
-    bar.append(f"  {int(1000 * share) / 10:.1f} %", HEADING)
-    return bar
+    parts = [*zip("╍━┅", cells, (ACCENT, GOOD, BAD), strict=True), ("─", width - sum(cells), FAINT)]
+    return Text.assemble(
+        *(page.cell(sign * n, style) for sign, n, style in parts),
+        # Rounded down: 100 % is said when all is done, not before.
+        page.cell(f"  {int(1000 * share) / 10:.1f} %", HEADING),
+        no_wrap=True,
+        overflow="crop",
+    )
 
 
 def _stage_parts(page: Page, progress: Progress) -> list[Text | str]:
@@ -311,11 +310,10 @@ def _models(
 
 
 def _row(page: Page, name: str, model: ModelProgress, pace: Pace) -> list[RenderableType]:
-    mark = {"idle": page.glyphs.ring, "dead": page.glyphs.cross}
-    state = f"{mark.get(model.state, page.glyphs.dot)} {model.state}"
+    mark = {"idle": "○", "dead": "✕"}.get(model.state, "●")
     row: list[RenderableType] = [
         page.cell(name, HEADING),
-        page.cell(state, _STATE_STYLES.get(model.state, "")),
+        page.cell(f"{mark} {model.state}", _STATE_STYLES.get(model.state, "")),
         page.cell(f"{numbers.compact(model.in_flight)}/{numbers.compact(model.limit)}"),
         _quiet(page, model.queued),
         _quiet(page, model.done),

@@ -41,57 +41,6 @@ ACCENT: Final = "cyan"
 
 
 @dataclass(frozen=True, slots=True)
-class Glyphs:
-    """Characters of one column each that pictures are made of."""
-
-    line: str
-    line_left: str
-    line_right: str
-    point: str
-    open_left: str
-    open_right: str
-    full: str
-    part: str
-    rest: str
-    failed: str
-    dot: str
-    ring: str
-    cross: str
-
-
-UNICODE: Final = Glyphs(
-    line="━",
-    line_left="╺",
-    line_right="╸",
-    point="●",
-    open_left="◀",
-    open_right="▶",
-    full="━",
-    part="╍",
-    rest="─",
-    failed="┅",
-    dot="●",
-    ring="○",
-    cross="✕",
-)
-ASCII: Final = Glyphs(
-    line="-",
-    line_left="-",
-    line_right="-",
-    point="O",
-    open_left="<",
-    open_right=">",
-    full="#",
-    part="=",
-    rest=".",
-    failed="x",
-    dot="*",
-    ring="o",
-    cross="X",
-)
-
-
-@dataclass(frozen=True, slots=True)
 class Column:
     """A table's column: its heading, which side its cells are aligned to, a drawn heading."""
 
@@ -113,11 +62,6 @@ class Page:
     width: int
     ascii_only: bool = False
     height: int | None = None
-
-    @property
-    def glyphs(self) -> Glyphs:
-        """The characters that pictures are made of here."""
-        return ASCII if self.ascii_only else UNICODE
 
     def words(self, text: str, style: str = "") -> Text:
         """Our own words; they may wrap."""
@@ -152,7 +96,7 @@ class Page:
     def bullet(self, text: Text, style: str = "") -> RenderableType:
         """A text after a bullet, wrapped beside it."""
         grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_row(self.cell("-" if self.ascii_only else "•", style), text)
+        grid.add_row(self.cell("•", style), text)
         return grid
 
     def block(self, text: str, style: str = "") -> Text:

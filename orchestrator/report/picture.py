@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from rich.text import Text
 
-from orchestrator.report.page import ACCENT, HEADING, Glyphs, Page
+from orchestrator.report.page import ACCENT, HEADING, Page
 from orchestrator.report.questions import Question, Standing
 
 # Steps between the axis' labels, times a power of ten.
@@ -61,31 +61,31 @@ class Axis:
         last = math.floor(self.high / self.step + 1e-9)
         return [self.step * k for k in range(first, last + 1)]
 
-    def draw(self, bounds: Standing, glyphs: Glyphs) -> tuple[str, str, str]:
+    def draw(self, bounds: Standing) -> tuple[str, str, str]:
         """Return the parts left of the point, the point, and right of it; `width` in all."""
         if bounds.value is None:
             if bounds.high_open and not bounds.low_open:
-                return " " * (self.width - 1), glyphs.open_right, ""
+                return " " * (self.width - 1), "▶", ""
             if bounds.low_open and not bounds.high_open:
-                return "", glyphs.open_left, " " * (self.width - 1)
+                return "", "◀", " " * (self.width - 1)
             return " " * self.width, "", ""
         at = self.column(bounds.value)
         if bounds.low_open:
-            left = "" if at == 0 else glyphs.open_left + glyphs.line * (at - 1)
+            left = "" if at == 0 else "◀" + "━" * (at - 1)
         else:
             begin = at if bounds.low is None else min(self.column(bounds.low), at)
             length = at - begin
-            drawn = "" if length == 0 else glyphs.line_left + glyphs.line * (length - 1)
+            drawn = "" if length == 0 else "╺" + "━" * (length - 1)
             left = " " * begin + drawn
         room = self.width - at - 1
         if bounds.high_open:
-            right = "" if room == 0 else glyphs.line * (room - 1) + glyphs.open_right
+            right = "" if room == 0 else "━" * (room - 1) + "▶"
         else:
             end = at if bounds.high is None else max(self.column(bounds.high), at)
             length = end - at
-            drawn = "" if length == 0 else glyphs.line * (length - 1) + glyphs.line_right
+            drawn = "" if length == 0 else "━" * (length - 1) + "╸"
             right = drawn + " " * (room - length)
-        return left, glyphs.point, right
+        return left, "●", right
 
 
 def make_axis(
@@ -115,10 +115,10 @@ def make_axis(
 
 def picture_of(page: Page, axis: Axis, bounds: Standing) -> Text:
     """Draw a number and its interval on an axis."""
-    left, point, right = axis.draw(bounds, page.glyphs)
+    left, point, right = axis.draw(bounds)
     picture = Text(no_wrap=True, overflow="crop")
     for text, style in ((left, ACCENT), (point, f"{HEADING} {ACCENT}"), (right, ACCENT)):
-        picture.append(text, style)
+        picture.append_text(page.cell(text, style))
     return picture
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.records import Failure, Standing
+from orchestrator.records import Standing
 
 TROUBLED: Final = ("down", "dead")
 """States of a model that is out of reach."""
@@ -215,13 +215,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         return self.units_left * self.elapsed_s / self.units_done
 
 
-def connection_state(connection: str, *, down: float | None, dead: Failure | None) -> str:
-    """Return the state of a model to show: dead or down before the state of its connection."""
-    if dead is not None:
-        return "dead"
-    return "down" if down is not None else connection
-
-
 def foremost(models: Sequence[ModelProgress], most: int) -> list[ModelProgress]:
     """Of many models, those out of reach and those with work left first, in the recipe's order.
 
@@ -295,7 +288,10 @@ class Pace:
         now = self._snapshots[-1]
         span = now.elapsed_s - before.elapsed_s
         old, new = _sums(before, name), _sums(now, name)
-        requests, read, written = ((b - a) / span for a, b in zip(old, new, strict=True))
+        requests, read, written = (
+            None if a is None or b is None else (b - a) / span
+            for a, b in zip(old, new, strict=True)
+        )
         return requests, read, written
 
     def eta_s(self) -> float | None:
@@ -349,13 +345,18 @@ class Pace:
         return None
 
 
-def _sums(progress: Progress, name: str | None) -> tuple[int, int, int]:
-    models: list[ModelProgress] = [m for m in progress.models if name is None or m.name == name]
-    return (
-        sum(model.done + model.failed for model in models),
-        sum(model.prompt_tokens or 0 for model in models),
-        sum(model.completion_tokens or 0 for model in models),
-    )
+def _sums(progress: Progress, name: str | None) -> Sequence[int | None]:
+    models = [model for model in progress.models if name is None or model.name == name]
+    ended = sum(model.done + model.failed for model in models)
+    return ended, *tokens_of(models)
+
+
+def tokens_of(models: Sequence[ModelProgress]) -> tuple[int | None, int | None]:
+    """Prompt and completion tokens of models; None where none that answered tells its own."""
+    told = [(m.prompt_tokens, m.completion_tokens) for m in models if m.done or m.prompt_tokens]
+    sides = zip(*told or [(0, 0)], strict=True)
+    read, written = ([n for n in side if n is not None] for side in sides)
+    return sum(read) if read else None, sum(written) if written else None
 
 
 # Progress of a run, and its failed units: counted once, for every format.

@@ -33,6 +33,9 @@ _OURS: Final = str.maketrans({
     "→": "->",
     "≈": "~",
     "±": "+/-",
+    # Of pictures and lists, one character each.
+    "•": "-", "●": "O", "○": "o", "✕": "X",
+    "━": "-", "╺": "-", "╸": "-", "◀": "<", "▶": ">", "╍": "=", "┅": "x", "─": ".",
 })  # fmt: skip
 
 _BLANKS: Final = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029 ]+")

@@ -1,8 +1,8 @@
 """ProbDiff's confidence: the share of prompts whose d reaches a threshold; and duels by d.
 
 Source: Xia et al. 2024 (ProbDiff), Eq. 3 and 4. d at or above delta passes, by plain `>=` on
-float64. The published code lets an undefined d fail; that is `published`, and beside it stand the
-share over what is defined, and over what the rewrite changed (an unchanged answer has d = 0 and
+float64. The published code lets an undefined d fail; that is `published`, and beside it stands
+the share over what the rewrite changed (an unchanged answer has d = 0 and
 always passes where delta is not above 0). Intervals hold at 20 prompts, except where next to none
 pass: for a share of 2 % they cover 91 % at 20 prompts for a level of 95 %, 97 % at 50.
 """
@@ -29,22 +29,16 @@ class Confidence:
     Attributes:
         delta: The threshold.
         published: Over all items, an undefined d failing; over items it is the micro average.
-        defined: Over items with a d.
         changed: Over items with a d that the rewrite changed; None if that is not known.
         categories: Name and share (published convention) of each category, by name.
         macro: Unweighted mean of the categories' shares; None without categories.
-        n_passed: Items that pass.
-        n_items: Items.
     """
 
     delta: float
     published: Estimate
-    defined: Estimate
     changed: Estimate | None
     categories: tuple[tuple[str, Estimate], ...]
     macro: Estimate | None
-    n_passed: int
-    n_items: int
 
 
 def confidence(
@@ -77,9 +71,9 @@ def confidence(
     found = []
     for delta in map(float, deltas):
         passed = (d >= delta).astype(np.float64)
-        defined, of_changed = np.where(known, passed, np.nan), None
+        of_changed = None
         if changed is not None:
-            of_changed = share_over(np.where(changed, defined, np.nan), prompts, level)
+            of_changed = share_over(np.where(changed & known, passed, np.nan), prompts, level)
         by_category: tuple[tuple[str, Estimate], ...] = ()
         macro = None
         if categories:
@@ -91,17 +85,8 @@ def confidence(
             )
             weights = 1.0 / np.bincount(codes)[codes] * codes.size / len(names)
             macro = share_over(passed, prompts, level, weights)
-        one = Confidence(
-            delta=delta,
-            published=share_over(passed, prompts, level),
-            defined=share_over(defined, prompts, level),
-            changed=of_changed,
-            categories=by_category,
-            macro=macro,
-            n_passed=int(passed.sum()),
-            n_items=int(passed.size),
-        )
-        found.append(one)
+        published = share_over(passed, prompts, level)
+        found.append(Confidence(delta, published, of_changed, by_category, macro))
     return tuple(found)
 
 

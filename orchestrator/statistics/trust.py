@@ -377,10 +377,9 @@ def no_ranking(trusts: Sequence[Trust]) -> str:
     if not bad:
         return ""
     said = "; ".join(f"{_who(trust)} {' and '.join(trust.reasons)}" for trust in bad)
-    advice = dict.fromkeys(line for trust in bad for line in trust.advice)
     return (
         f"No ranking: {said}. The scores, win rates, ratings and orders are meaningless. "
-        f"Try {_either(list(advice))}."
+        f"Try {_advice(bad)}."
     )
 
 
@@ -395,10 +394,9 @@ def not_known_yet(trusts: Sequence[Trust]) -> str:
     if not open_:
         return ""
     said = "; ".join(f"{_who(trust)}: {' and '.join(trust.reasons)}" for trust in open_)
-    advice = dict.fromkeys(line for trust in open_ for line in trust.advice)
     return (
         f"Whether {_who(open_[0]) if len(open_) == 1 else 'the judges'} can be trusted cannot be "
-        f"said yet ({said}). Try {_either(list(advice))}."
+        f"said yet ({said}). Try {_advice(open_)}."
     )
 
 
@@ -411,5 +409,6 @@ def _who(trust: Trust) -> str:
     return trust.judge or "the judge"
 
 
-def _either(options: Sequence[str]) -> str:
+def _advice(trusts: Sequence[Trust]) -> str:
+    options = list(dict.fromkeys(line for trust in trusts for line in trust.advice))
     return " or ".join([", ".join(options[:-1]), options[-1]] if options[1:] else options)

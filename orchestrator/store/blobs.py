@@ -34,13 +34,11 @@ _RAW_PREFIX: Final = bytes((_UNCHECKED, _RAW))
 _ZSTD_PREFIX: Final = bytes((_UNCHECKED, _ZSTD))
 # Compressed at once, which takes about as much memory again.
 _BYTES_AT_ONCE: Final = 4 << 20
+_REPAIR: Final = "`orchestrator runs repair RUN` keeps what is readable"
 MOST_BYTES: Final = 64 << 20
 """The longest body of a record: no reply is longer. Longer ones are neither written nor read."""
 MOST_ARRAYS_BYTES: Final = 2 * MOST_BYTES
 """The longest arrays of an outcome: a number takes four bytes, in a reply at least two."""
-REPAIR: Final = (
-    "`orchestrator runs repair RUN` keeps what is readable; the next run requests the rest again"
-)
 
 
 Content = tuple[bytes, bytes]
@@ -60,7 +58,7 @@ _zstd = _Zstd()
 
 def damaged(what: str, error: object) -> StoreError:
     """Return the error for content that is not as it was written, with the remedy."""
-    return StoreError(f"{what} damaged: {error}. {REPAIR}")
+    return StoreError(f"{what} damaged: {error}. {_REPAIR}")
 
 
 def seal(body: bytes) -> bytes:
@@ -166,7 +164,7 @@ def _checked_body(blob: bytes) -> memoryview:
     if blob[0] != VERSION:
         raise StoreError(
             f"a stored record has format {blob[0]}, this version reads {VERSION}: use the version "
-            f"that wrote the run. If there is none, the record is damaged: {REPAIR}"
+            f"that wrote the run. If there is none, the record is damaged: {_REPAIR}"
         )
     rest = _PREFIX_BYTES + _SUM_BYTES
     if blob[_PREFIX_BYTES:rest] != _sum(blob[1:2] + blob[rest:]):

@@ -219,7 +219,6 @@ class Tables:
 class _Job(msgspec.Struct, eq=False):
     run: Callable[[sqlite3.Connection], object]
     n_bytes: int = 0
-    done: bool = False
     result: object = None
 
 

@@ -11,14 +11,11 @@ Stores of other users are read within bounds.
 
 import atexit
 import contextlib
-import ctypes
 import fcntl
 import os
-import re
 import shutil
 import socket
 import sqlite3
-import sys
 import threading
 import time
 import uuid
@@ -237,7 +234,7 @@ def _is_held(path: Path, owner: Owner | None) -> RunInUseError:
     )
 
 
-# By the type that /proc/self/mountinfo gives. A type that begins with "fuse." is a program of the
+# By the type that the list of mounts gives. A type that begins with "fuse." is a program of the
 # user's: most of these lead to other machines (SSHFS, S3, GlusterFS, JuiceFS, DAOS).
 _NETWORK_TYPES: Final = frozenset((
     "nfs", "nfs4", "lustre", "gpfs", "wekafs", "panfs", "beegfs", "beegfs_nodev", "fhgfs",
@@ -248,69 +245,27 @@ _NETWORK_TYPES: Final = frozenset((
 # Of programs that show a folder of this machine. "fuseblk" is a local disk.
 _LOCAL_FUSE: Final = frozenset(("fuse.fuse-overlayfs", "fuse.mergerfs", "fuse.bindfs"))
 
-# f_type of statfs(2), as in linux/magic.h and the vendors' headers: where there is no mountinfo, or
-# a vendor calls its type otherwise.
-_NETWORK: Final = {
-    0x6969: "nfs", 0x0BD00BD0: "lustre", 0x47504653: "gpfs", 0x19830326: "beegfs",
-    0xAAD7AAEA: "panfs", 0xFF534D42: "cifs", 0xFE534D42: "smb2", 0x517B: "smb", 0x01021997: "9p",
-    0x00C36400: "ceph", 0x5346414F: "afs", 0x6B414653: "afs", 0x73757245: "coda",
-    0x01161970: "gfs2", 0x7461636F: "ocfs2", 0x20030528: "orangefs", 0xBEEFDEAD: "snfs",
-    0x61636673: "acfs", 0x7C7C6673: "prl_fs", 0xBACBACBC: "vmhgfs", 0x786F4256: "vboxsf",
-}  # fmt: skip
-_FUSE: Final = 0x65735546
-# Larger than struct statfs anywhere.
-_STATFS_BYTES: Final = 1024
-_MOUNTS: Final = Path("/proc/self/mountinfo")
-_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
-
 
 def network_fs(path: Path) -> str | None:
     """Name of the network file system that holds `path` (or will, once it exists), else None."""
-    if not sys.platform.startswith("linux"):
-        return None
     existing = path.absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
-    try:
-        mounts = _MOUNTS.read_text("utf-8", "surrogateescape")
-    except OSError:
-        mounts = ""
-    kind = _type_of(existing.resolve(), mounts)
-    is_fuse = kind is not None and kind.startswith("fuse.") and kind not in _LOCAL_FUSE
-    if kind in _NETWORK_TYPES or is_fuse:
-        return kind
-    magic = _magic(existing)
-    if magic == _FUSE and kind is None:
-        return "fuse"
-    return None if magic is None else _NETWORK.get(magic)
+    existing = existing.resolve()
+    kind, depth = "", 0
+    with contextlib.suppress(OSError):
+        for mount in psutil.disk_partitions(all=True):
+            point = Path(mount.mountpoint)
+            # Of two at one place the later one hides the earlier.
+            if len(point.parts) >= depth and existing.is_relative_to(point):
+                kind, depth = mount.fstype, len(point.parts)
+    is_fuse = kind.startswith("fuse.") and kind not in _LOCAL_FUSE
+    return kind if kind in _NETWORK_TYPES or is_fuse else None
 
 
 def is_network_fs(path: Path) -> bool:
     """Return True if `path` is on a file system shared between machines."""
     return network_fs(path) is not None
-
-
-def _type_of(path: Path, mounts: str) -> str | None:
-    found, depth = None, -1
-    for line in mounts.split("\n"):
-        # 36 35 98:0 /root /mount/point options [optional fields] - type source options
-        fields, _, rest = line.partition(" - ")
-        words = fields.split(" ")
-        if len(words) < 5 or not rest:
-            continue
-        point = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), words[4]))
-        # Of two at one place the later one hides the earlier.
-        if len(point.parts) >= depth and path.is_relative_to(point):
-            found, depth = rest.split(" ", 1)[0], len(point.parts)
-    return found
-
-
-def _magic(path: Path) -> int | None:
-    buffer = ctypes.create_string_buffer(_STATFS_BYTES)
-    if ctypes.CDLL(None, use_errno=True).statfs(os.fsencode(path), buffer) != 0:
-        return None
-    # The first field, a long; the magic numbers are 32 bits wide.
-    return ctypes.c_long.from_buffer(buffer).value & 0xFFFFFFFF
 
 
 _STATEMENT_S: Final = 60.0

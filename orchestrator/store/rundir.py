@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 import psutil
 
-from orchestrator.disk import files
+from orchestrator.disk import files, paths
 from orchestrator.disk.paths import STORE_NAME, is_foreign, is_text, keep_private, owner_fault
 from orchestrator.errors import RunDirectoryError, StoreError, on_disk_error
 from orchestrator.store.owner import (
@@ -354,7 +354,7 @@ def _mark(path: Path) -> _Mark | None:
 
 
 def _unmarked(path: Path) -> str:
-    return f"{path / _MARK} is damaged or missing: `orchestrator runs repair RUN` rewrites it"
+    return f"{path / _MARK} is damaged or missing: {paths.repair(path, 'rewrites it')}"
 
 
 def _guessed(path: Path) -> _Mark:

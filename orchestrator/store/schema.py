@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from orchestrator.disk.files import check_plain, sync_folder
-from orchestrator.disk.paths import is_foreign
+from orchestrator.disk.paths import is_foreign, repair
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
-from orchestrator.store.blobs import REPAIR
 from orchestrator.store.owner import BoundedConnection, copy_of
 
 C = TypeVar("C", bound=sqlite3.Connection)
@@ -224,6 +223,7 @@ def file_size(path: Path) -> int:
 
 def explain(path: Path, error: sqlite3.Error) -> StoreError:
     """Return the error to raise for a fault of the file, with the remedy."""
+    remedy = repair(path.parent)
     match _code(error):
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
             advice = (
@@ -232,24 +232,20 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CONSTRAINT:
             # Nothing is ever put twice, so a constraint fails only where an index is wrong.
-            advice = f"the file is damaged or not a store. {REPAIR}; or start again with --fresh"
+            advice = f"the file is damaged or not a store. {remedy}; or start again with --fresh"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             advice = "another process has locked the file. Stop it, or wait until it ends"
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            advice = "the file or its folder cannot be opened. Check that they exist and belong "
-            "to you"
+            advice = "the file or its folder cannot be opened. Check that they exist and are yours"
         case sqlite3.SQLITE_INTERRUPT | sqlite3.SQLITE_TOOBIG:
             advice = "reading it exceeds the limits of a store in time or size"
             if is_foreign(path.parent):
                 advice += "; if you trust the run, copy it and read the copy"
             else:
-                advice += f": the file is damaged, or its disk does not answer. {REPAIR}"
-        case sqlite3.SQLITE_ERROR:
-            # Statements are fixed, so what they name is missing.
-            advice = f"the file is damaged. {REPAIR}"
-        case _ if "decode" in str(error):
-            # A text that is none; Python says it without a code.
-            advice = f"the file is damaged. {REPAIR}"
+                advice += f": the file is damaged, or its disk does not answer. {remedy}"
+        case code if code == sqlite3.SQLITE_ERROR or "decode" in str(error):
+            # Statements are fixed, so what they name is missing; or a text is none, without a code.
+            advice = f"the file is damaged. {remedy}"
         case _:
             advice = "run the same command again; committed data is safe"
     return StoreError(f"{path}: {error}: {advice}")
@@ -257,7 +253,7 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
 
 def damaged_file(path: Path, what: str) -> StoreError:
     """Return the error for a store that is not as it was written, with the remedy."""
-    return StoreError(f"{path} is damaged: {what}. {REPAIR}")
+    return StoreError(f"{path} is damaged: {what}. {repair(path.parent)}")
 
 
 def connect_uri(uri: str) -> sqlite3.Connection:
@@ -318,7 +314,7 @@ def check_files(path: Path) -> None:
         except OSError as error:
             raise StoreError(
                 f"{file}: {error.strerror}: a store needs a file here; remove what is in its "
-                f"place. {REPAIR}"
+                f"place. {repair(path.parent)}"
             ) from error
 
 
@@ -352,11 +348,13 @@ def check_objects(connection: sqlite3.Connection, path: Path) -> None:
         if not is_known and not (kind == "index" and sql is None):
             raise StoreError(
                 f"{path} has the {kind:.20} {name!r:.80}, which is not part of a store: the file "
-                f"is damaged or malicious. {REPAIR}"
+                f"is damaged or malicious. {repair(path.parent)}"
             )
         missing.discard(name)
     if missing:
-        raise StoreError(f"{path} lacks the table {min(missing)}: the file is damaged. {REPAIR}")
+        raise StoreError(
+            f"{path} lacks the table {min(missing)}: the file is damaged. {repair(path.parent)}"
+        )
 
 
 def check_values(connection: sqlite3.Connection, path: Path) -> None:
@@ -378,8 +376,8 @@ def check_values(connection: sqlite3.Connection, path: Path) -> None:
 
 def _check(connection: sqlite3.Connection, path: Path) -> bool:
     """Check that the file may be used; return True if it is still empty."""
-    application_id = _pragma(connection, "application_id")
-    version = _pragma(connection, "user_version")
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application_id == APPLICATION_ID:
         if version != SCHEMA_VERSION:
             raise OtherVersionError(
@@ -424,11 +422,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
-    return int(value)
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -138,9 +138,9 @@ def tokens_of(answer: Answer[Any], text: str, thought: str, n_top: int) -> Token
     if len(entries) > MAX_TOKENS:
         return TOO_LONG
     way: Way = bytes_of
-    if entries and entries[0].utf8 is None:
+    if entries and not entries[0].utf8:
         way = way_of([one.token for one in entries], text)
-    tokens = [way(one.token) if one.utf8 is None else bytes(one.utf8) for one in entries]
+    tokens = [way(one.token) if not one.utf8 else bytes(one.utf8) for one in entries]
     span = _span(tokens, answer, thought)
     if isinstance(span, Failure):
         return span

@@ -200,7 +200,7 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
     """
     if id_in(entry.token) is not None:
         return _BY_IDS
-    way = bytes_of if entry.utf8 is not None else way_of([entry.token], text)
+    way = bytes_of if entry.utf8 else way_of([entry.token], text)
     found: dict[bytes, float] = {}
     values: list[float] = []
     twice: set[bytes] = set()
@@ -214,7 +214,7 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
         if value > ROUNDING or unknown:
             return None
         values.append(value)
-        token = way(one.token) if one.utf8 is None else bytes(one.utf8)
+        token = way(one.token) if not one.utf8 else bytes(one.utf8)
         if (before := found.get(token)) is None:
             found[token] = value
             continue
@@ -225,7 +225,7 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
         return None
     # vLLM puts the drawn token first and cuts the list; then only the others bound what is missing.
     lowest = min(values[1:] if len(values) > 1 and values[0] < values[1] else values)
-    own = way(entry.token) if entry.utf8 is None else bytes(entry.utf8)
+    own = way(entry.token) if not entry.utf8 else bytes(entry.utf8)
     if not is_in(own, text):
         return misspelled([own], text)
     drawn = logprob(entry.logprob)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -153,9 +153,9 @@ class Decoder(Generic[T]):
             parsed["usage"] = _counts(parsed["usage"])
         reply = parsed[0] if isinstance(parsed, list) and len(parsed) == 1 else parsed
         has_choices = isinstance(reply, dict) and isinstance(reply.get("choices"), list)
-        for is_mended in (False, True) if has_choices else (False,):
+        for forms in ({}, _FORMS, _TEXTS) if has_choices else ({},):
             try:
-                found = _usual(reply) if is_mended else reply
+                found = _usual(reply, forms) if forms else reply
                 return msgspec.convert(found, self._kind)
             except _UNREADABLE as error:
                 said = failures.clean(f"{error}: {_start(body, secret)}", secret)
@@ -166,11 +166,13 @@ class Decoder(Generic[T]):
 
 
 # What a part is, and what is made of it where a server writes it otherwise.
-_FORMS: Final[Mapping[str, tuple[Any, Callable[[Any], object]]]] = {
+_Forms = dict[str, tuple[Any, Callable[[Any], object]]]
+_FORMS: Final[_Forms] = {
     "finish_reason": (str, lambda said: said.get("type") if isinstance(said, dict) else str(said)),
     "message": (dict, lambda said: {"content": said}),
     # A gateway that decodes JSON makes a number of the text 4.
     "content": (str | list, lambda said: [said] if isinstance(said, dict) else json.dumps(said)),
+    "token": (str, str),
     "top_logprobs": (
         list, lambda said: [{"token": token, "logprob": value} for token, value in said.items()]
     ),
@@ -179,22 +181,27 @@ _FORMS: Final[Mapping[str, tuple[Any, Callable[[Any], object]]]] = {
     "logprobs": (dict, lambda _: None),
     "refusal": (str, lambda _: None),
 }  # fmt: skip
+# The texts alone, where what is said of their tokens can't be read.
+_TEXTS: Final = _FORMS | {"logprobs": (type(None), lambda _: None)}
+_MOST: Final = {"bytes": 255, "token_ids": 2**31 - 1}
 
 
-def _usual(value: object, name: str = "") -> object:
+def _usual(value: object, forms: _Forms, name: str = "") -> object:
     """A part of a reply as most servers write it.
 
     What is no part of the answer, and can't be read, is left out: it must not cost a paid answer.
     """
-    kind, otherwise = _FORMS.get(name, (object, str))
+    kind, otherwise = forms.get(name, (object, str))
     if value is None:
         value = [] if name == "top_logprobs" else None
     elif not isinstance(value, kind):
         value = otherwise(value)
     if isinstance(value, dict):
-        return {key: _usual(part, key) for key, part in value.items()}
+        return {key: _usual(part, forms, key) for key, part in value.items()}
+    if isinstance(value, list) and name in _MOST:
+        return value if all(type(n) is int and 0 <= n <= _MOST[name] for n in value) else None
     if isinstance(value, list):
-        return [_usual(one) for one in value]
+        return [_usual(one, forms) for one in value]
     return value
 
 
@@ -289,7 +296,7 @@ def _counts(usage: object) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {}
     for name, said in usage.items():
-        if isinstance(said, dict):
+        if name.endswith("_details"):
             found[name] = _counts(said)
         elif isinstance(said, str) and _COUNT.fullmatch(said):
             found[name] = int(said.partition(".")[0])

@@ -24,6 +24,7 @@ from orchestrator.records import (
 )
 from orchestrator.wire.requests import Dialect
 from tests.fake.main import serving
+from tests.wire.bodies import chat, entry
 
 MESSAGES = (Message("user", "What is 2 + 2?"),)
 PAIR = (Message("user", "A: bade kege lafe\nB: xoxo kofu zuku"),)
@@ -170,6 +171,23 @@ async def test_a_list_of_models_that_is_refused_says_nothing_of_answers(status):
     endpoint = Endpoint(base_url="http://127.0.0.1:1", model="m")
     backend = openai.Openai(endpoint, Listing(status), Dialect())
     assert isinstance(await backend.provenance(), Provenance)
+
+
+class Answering(Listing):
+    """Answers with a status and a body."""
+
+    async def post(self, path, body, timeout_s, read):
+        return read(self._reply)
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 203, 206, 299])
+async def test_a_whole_answer_counts_under_every_status_of_success(status):
+    endpoint = Endpoint(base_url="http://127.0.0.1:1", model="m")
+    whole = chat("yes", [entry("yes", -0.1)])
+    for body, is_whole in ((whole, True), (whole[:30], False), (b"", False)):
+        backend = openai.Openai(endpoint, Answering(status, body), Dialect())
+        outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
+        assert isinstance(outcome, Generation if is_whole else Failure), outcome
 
 
 async def test_a_model_that_is_not_there_is_told_with_the_nearest_name():

@@ -153,6 +153,32 @@ cli.entry()
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
 
 
+# Loaded by `check`, from the first to nearly the last.
+LOADED = (
+    "orchestrator.cli", "argparse", "orchestrator.errors", "orchestrator.runner.commands.parser",
+    "orchestrator.runner.commands.guard", "orchestrator.report.text", "orchestrator.runner.logs",
+    "pydantic", "yaml", "orchestrator.recipe.load", "orchestrator.methods.pairwise_ranking",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_an_interrupt_while_modules_load_is_no_traceback(name):
+    code = """
+import os, signal, sys
+wanted = sys.argv.pop(1)
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == wanted:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+from orchestrator.__main__ import entry
+entry()
+"""
+    words = [sys.executable, "-c", code, name, "check", "pairwise_ranking"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (130, False), ended.stderr
+
+
 @pytest.mark.parametrize("name", commands())
 def test_every_command_has_a_function(name):
     assert callable(

@@ -1,8 +1,9 @@
 """A server of two nodes on a real Slurm: its parts start, end and start again together."""
 
+import itertools
+
 import pytest
 
-from tests.cluster.rig import Rig
 from tests.cluster.runs import complete
 from tests.cluster.slurm_runs import Cluster, end_server, hold
 
@@ -48,19 +49,29 @@ def test_the_end_of_one_part_ends_and_restarts_all(split, expected, rank):
     split.check(expected)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("lose", [Rig.kill_node, Rig.silence])
-def test_a_lost_node_is_noticed_and_others_share_the_model(split, expected, rank, lose):
+# Any two of form, loss and part meet in four of the eight; the others are among the long tests.
+LOST = [
+    pytest.param(
+        *(is_step, is_silent, rank),
+        id=f"{'steps' if is_step else 'jobs'}-{'silent' if is_silent else 'killed'}-{rank}",
+        marks=pytest.mark.long if (is_step + is_silent + rank) % 2 else (),
+    )
+    for is_step, is_silent, rank in itertools.product([True, False], [True, False], [0, 1])
+]
+
+
+@pytest.mark.parametrize(("split", "is_silent", "rank"), LOST, indirect=["split"])
+def test_a_lost_node_is_noticed_and_others_share_the_model(split, expected, rank, is_silent):
     split.judge_in(2.0)  # so that the run goes on for longer than a lease
     process = split.begun()
     node = places(split)[0][rank]
-    lose(split.rig, node)
+    (split.rig.silence if is_silent else split.rig.kill_node)(node)
     try:
         complete(process)
         assert node not in places(split)[-1]
         split.check(expected)
     finally:
-        if lose is Rig.silence:
+        if is_silent:
             split.rig.hear(node)
             split.rig.until_idle()
         else:

@@ -246,10 +246,20 @@ def test_another_kind_of_file_is_named_once_with_what_to_do(tmp_path, kind):
     assert len(str(raised.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("beside", ["context", "choices"])
+@pytest.mark.parametrize(
+    "beside",
+    ["context", "contexts", "retrieved_contexts", "passage", "article", "choices", "Options",
+     "endings", "A", "option_b", "choice1", "sol2", "premise"],
+)  # fmt: skip
 def test_what_a_question_needs_and_no_model_is_shown_is_said(tmp_path, beside):
     path = write(tmp_path / "x.jsonl", [{"question": "Which?", beside: "a or b"}])
     assert f"'{beside}' shown to no model" in opened(path).read_as
+
+
+@pytest.mark.parametrize("beside", ["answer_a", "n", "source", "id2", "contextual", "difficulty"])
+def test_other_columns_are_not_missed(tmp_path, beside):
+    path = write(tmp_path / "x.jsonl", [{"question": "Which?", beside: "a or b"}])
+    assert "shown to no model" not in opened(path).read_as
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from backends._transport import Reply, whole
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
 from orchestrator.network import proxy_of
+from orchestrator.records import Failure
 from orchestrator.runner.models.asking import Http
 
 PUBLIC = "http://models.example"
@@ -181,15 +182,39 @@ async def test_a_key_does_not_follow_to_another_host(kind) -> None:
     assert not other.heads
 
 
-def test_hosts_of_no_proxy_are_reached_without_one(monkeypatch, proxy) -> None:
-    assert proxy_of(PUBLIC) == f"http://{proxy.address}"
-    monkeypatch.setenv("no_proxy", "models.example")
-    assert proxy_of(PUBLIC) is None
+NAMES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 
 
-def test_a_proxy_that_is_not_reached_by_http_is_ignored_and_said(
-    monkeypatch, proxy, caplog
+@pytest.mark.parametrize("scheme", ["http://", ""])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_way_to_name_a_proxy_is_the_same_for_both_transports(
+    kind, name, scheme, proxy, monkeypatch
 ) -> None:
-    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
-    assert proxy_of(PUBLIC) is None
-    assert "only http:// proxies are supported" in caplog.text
+    for other in NAMES:
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, scheme + proxy.address)
+    assert isinstance(await post(kind, PUBLIC), Reply)
+    with listening() as server:
+        assert isinstance(await post(kind, f"http://{server.address}"), Reply)
+    assert [len(proxy.heads), len(server.heads)] == [1, 1], "never for this machine"
+
+
+@pytest.mark.parametrize("listed", ["127.0.0.2", "*", "x.example,models.example", ".example"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_hosts_of_no_proxy_are_reached_without_one(kind, listed, monkeypatch, proxy) -> None:
+    assert proxy_of(PUBLIC) == f"http://{proxy.address}"
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, listed)
+    await post(kind, PUBLIC)
+    assert len(proxy.heads) == (listed == "127.0.0.2")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_proxy_that_is_not_reached_by_http_is_ignored_and_said(
+    kind, monkeypatch, proxy, caplog
+) -> None:
+    for name in NAMES:
+        monkeypatch.setenv(name, "socks5://127.0.0.1:1")
+    assert isinstance(await post(kind, "http://models.invalid"), Failure)
+    assert "only HTTP proxies are supported" in caplog.text

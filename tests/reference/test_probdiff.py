@@ -39,7 +39,7 @@ def test_passing_a_threshold_takes_no_tolerance(reference):
     first, last = (scored(inputs[f"token_logprobs_{name}"]) for name in ("x", "xK"))
     gap = last.mean_logprob - first.mean_logprob
     found = confidence(np.array([gap]), np.array([0]), [-0.05, 0.0, -0.02])
-    passed = [one.n_passed for one in found]
+    passed = [one.published.value for one in found]
     # -0.05 exactly in decimals; what float64 makes of it decides, as in the released code.
     assert passed == [outputs[f"phi_delta_{delta}"] for delta in ("-0.05", "0", "-0.02")]
     assert -gap == pytest.approx(outputs["d_v1_intro_sign"], abs=1e-9)

@@ -1,6 +1,7 @@
 import pytest
 
-from orchestrator.report.progress import Pace
+from orchestrator.report.lines import rate_parts
+from orchestrator.report.progress import Pace, tokens_of
 from tests.report.samples import a_model, a_progress
 
 
@@ -23,6 +24,29 @@ def test_rates_are_unknown_at_first():
 def test_rates_follow_the_last_seconds_not_the_mean():
     pace = pace_of(*(at(s, 0) for s in range(100)), *(at(100 + s, 20 * s) for s in range(16)))
     assert pace.rates() == (20.0, 200.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "told"),
+    [
+        ([(None, None)], (None, None)),
+        ([(None, None), (30, 3)], (30, 3)),
+        ([(30, None)], (30, None)),
+        ([], (0, 0)),
+        ([(0, 0)], (0, 0)),
+    ],
+)
+def test_tokens_that_no_server_tells_are_unknown_and_not_zero(tokens, told):
+    models = tuple(a_model(done=3, prompt_tokens=a, completion_tokens=b) for a, b in tokens)
+    assert tokens_of(models) == told
+    pace = pace_of(
+        a_progress(1.0, models=(a_model(done=0, prompt_tokens=0, completion_tokens=0),)),
+        a_progress(11.0, models=models),
+    )
+    per_s = [None if n is None else n / 10 for n in told]
+    assert list(pace.rates()) == [0.3 * len(tokens), *per_s]
+    words = " ".join(rate_parts(pace.rates()))
+    assert ("tokens/s in" in words, "out" in words) == tuple(n is not None for n in told)
 
 
 def test_a_model_that_is_not_there_has_no_requests():

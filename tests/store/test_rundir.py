@@ -24,7 +24,7 @@ from pathlib import Path
 from orchestrator.store import RunDirectory, owner
 
 if len(sys.argv) > 2:
-    owner._NETWORK = {owner._magic(Path("/")): "test"}
+    owner.network_fs = lambda path: "test"
 with RunDirectory.lock(Path(sys.argv[1])) as directory:
     directory.write_status({"n": 1})
     sys.stdout.write("held\\n")
@@ -51,9 +51,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> None:
-    magic = owner._magic(Path("/"))
-    assert magic is not None
-    monkeypatch.setattr(owner, "_NETWORK", {magic: "test"})
+    monkeypatch.setattr(owner, "network_fs", lambda path: "test")
 
 
 def test_run_directory_is_for_its_owner_only(run: Path) -> None:
@@ -309,11 +307,6 @@ def test_server_logs_stay_in_their_folder_and_apart(run: Path) -> None:
 
 def test_local_disk_is_no_network_file_system(tmp_path: Path) -> None:
     assert not owner.is_network_fs(tmp_path / "not" / "there" / "yet")
-
-
-@pytest.mark.usefixtures("network")
-def test_network_file_system_is_named(tmp_path: Path) -> None:
-    assert owner.network_fs(tmp_path) == "test"
 
 
 def take_over(run: Path) -> None:

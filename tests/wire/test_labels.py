@@ -93,6 +93,21 @@ def test_labels_that_one_token_can_not_tell_are_refused(top, asked, words):
     assert "embedded" in failure.message
 
 
+@pytest.mark.parametrize("of", ["drawn", "listed", "both"])
+@pytest.mark.parametrize("said", [None, [], "absent", "text", [300]])
+def test_bytes_that_say_nothing_are_those_of_the_token(of, said):
+    drawn = entry("A", -0.5, [("A", -0.5), ("B", -1.5)])
+    changed = [] if of == "listed" else [drawn]
+    changed += [] if of == "drawn" else drawn["top_logprobs"]
+    for one in changed:
+        one["bytes"] = said
+        if said == "absent":
+            del one["bytes"]
+    choice = choice_from_top(chat("A", [drawn], "length"), labels("A", "B"))
+    assert isinstance(choice, Choice), choice
+    assert choice.logprobs == (-0.5, -1.5)
+
+
 def test_a_token_equal_to_the_longer_label_tells_both():
     choice = read([("1", -3.0), ("10", -0.1)], labels("1", "10"))
     assert isinstance(choice, Choice)

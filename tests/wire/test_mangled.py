@@ -119,3 +119,61 @@ def test_features_of_a_score_are_complete_and_never_infinite(body):
         assert tuple(outcome.features) == EVERYTHING
         assert outcome.features["entropy"].shape == (2,)
         assert not any(np.isinf(array).any() for array in outcome.features.values())
+
+
+WHOLE = json.loads(BODIES[0]) | {
+    "id": "1", "created": 1, "model": "m", "system_fingerprint": "f", "prompt_logprobs": None,
+    "usage": {
+        "prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6,
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    },
+}  # fmt: skip
+# What says whether there is an answer, and which.
+OF_THE_ANSWER = ("message", "finish_reason", "error")
+OTHERS: tuple[object, ...] = (
+    None,
+    1,
+    -1,
+    1.5,
+    "x",
+    "",
+    [],
+    {},
+    [1],
+    [None],
+    {"a": 1},
+    True,
+    300,
+    10**25,
+    "-Infinity",
+)
+
+
+def places(value, path=()):
+    """Every part of a reply that says nothing about its text."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, part in inner:
+        if name not in OF_THE_ANSWER:
+            if path not in ((), ("choices",)) or name not in ("choices", 0):
+                yield (*path, name)
+            yield from places(part, (*path, name)) if isinstance(part, dict | list) else ()
+
+
+@pytest.mark.parametrize("path", list(places(WHOLE)), ids=lambda path: ".".join(map(str, path)))
+def test_what_is_no_part_of_the_text_costs_no_paid_text(path):
+    for other in OTHERS:
+        body = json.loads(json.dumps(WHOLE))
+        place = body
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = other
+        found = replies.generation(json.dumps(body).encode(), Reading(logprobs=False))
+        assert isinstance(found, Generation), (other, found)
+        assert found.text == "Aé"
+        counted = replies.generation(json.dumps(body).encode(), Reading(ids=False))
+        is_unreadable = "bytes" in path and other in (None, -1, 1.5, "x", [None], {"a": 1}, 300)
+        if is_unreadable or not {"logprobs", "token_ids"} & set(path):
+            assert isinstance(counted, Generation), (other, counted)
+            assert counted.logprobs is not None
+            np.testing.assert_allclose(counted.logprobs, np.array([-0.2, -0.7], np.float32))

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from orchestrator import __version__
 from orchestrator.disk import files
+from orchestrator.disk.paths import repair
 from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.recipe.schema import RecipeFile
 from orchestrator.store import RunDirectory, Store
@@ -41,6 +42,9 @@ def revision_text(record: dict[str, Any]) -> str:
     return f"{_SUM}{crc32(text.encode()):08x}\n{text}"
 
 
+_RESTORES: Final = "restores it, or `orchestrator run` with the same recipe rewrites it"
+
+
 def last_revision(run_dir: RunDirectory) -> dict[str, Any] | None:
     """Return what the last call wrote about its recipe; None before the first.
 
@@ -66,11 +70,13 @@ def stored_revision(store: Store, run_dir: RunDirectory) -> dict[str, Any]:
             return parse(text.encode())
     found = last_revision(run_dir)
     if found is None and (text is not None or store.current_plan is not None):
-        raise StoreError(
-            f"{run_dir.revisions}: the recipe of this run is missing. `orchestrator runs repair "
-            "RUN` restores it, or `orchestrator run` with the same recipe rewrites it"
-        )
+        raise missing(run_dir.path)
     return found or {}
+
+
+def missing(run: Path) -> StoreError:
+    """Return the error for a run whose recipe is gone, with the remedy."""
+    return StoreError(f"{run}: the recipe of this run is missing. {repair(run, _RESTORES)}")
 
 
 def read_revision(file: Path) -> dict[str, Any]:
@@ -83,10 +89,8 @@ def read_revision(file: Path) -> dict[str, Any]:
         found = parse(files.read(file, _MOST_BYTES))
     except (OSError, *_UNREADABLE) as error:
         why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise StoreError(
-            f"{file} is damaged: {why}. `orchestrator runs repair RUN` restores it, or "
-            "`orchestrator run` with the same recipe rewrites it without sending requests"
-        ) from error
+        said = f"{file} is damaged: {why}. {repair(file.parents[1], _RESTORES)}"
+        raise StoreError(f"{said} without sending requests") from error
     return found
 
 

@@ -19,7 +19,7 @@ import polars as pl
 
 from orchestrator.columns import ITEMS
 from orchestrator.disk import columnar, files
-from orchestrator.disk.paths import is_foreign
+from orchestrator.disk.paths import is_foreign, repair
 from orchestrator.errors import StoreError, on_disk_error
 from orchestrator.frames import FrameFiles
 from orchestrator.runner.event_loop import DeferredInterrupts
@@ -180,7 +180,7 @@ def check_items(run_dir: RunDirectory, taken: Path | None = None) -> None:
             break
     raise StoreError(
         f"{path} is damaged: `orchestrator run` with the same recipe rewrites it without "
-        "sending requests; `orchestrator runs repair RUN` sets it aside"
+        f"sending requests; {repair(run_dir.path, 'sets it aside')}"
     )
 
 

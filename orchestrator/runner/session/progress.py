@@ -18,7 +18,6 @@ from orchestrator.report.progress import (
     ModelProgress,
     RankingProgress,
     StageProgress,
-    connection_state,
 )
 from orchestrator.runner.servers.health import Loads
 from orchestrator.runner.session.adaptive import Adaptive
@@ -278,8 +277,13 @@ def models_progress(
     return tuple(
         ModelProgress(
             name=name,
-            state=connection_state(
-                states.get(name, "idle"), down=state.down_since, dead=state.dead
+            # That of the connection counts for a model that is not out of reach.
+            state=(
+                "dead"
+                if state.dead is not None
+                else "down"
+                if state.down_since is not None
+                else states.get(name, "idle")
             ),
             in_flight=state.in_flight,
             limit=state.most_in_flight,
