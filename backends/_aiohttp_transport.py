@@ -185,7 +185,6 @@ _LOOK_S: Final = 5.0
 _OK: Final = 200
 _KEPT: Final = {name.encode(): name for name in KEPT_HEADERS}
 _CLOSED: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED})
-_SHUT: Final = Failure("connection", "the connection was closed")
 _SILENT: Final = Failure(
     "unreachable",
     f"the server's machine has acknowledged nothing for {SILENT_S:g} s, not even TCP probes",
@@ -271,7 +270,7 @@ class AiohttpTransport:
                     return _failure(error, timeout_s, connect_s, self._secret)
             log.debug("%s closed the connection before replying; sent again", self._base_url)
             is_again = True
-        return _SHUT
+        return Failure("connection", "the connection was closed")
 
     async def _exchange(
         self, attempt: Attempt, method: str, path: str, body: bytes | None, timeout_s: float

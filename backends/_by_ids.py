@@ -34,7 +34,6 @@ _MOST_REMEMBERED: Final = 256
 
 
 _SEPARATOR: Final = "7|7"
-_NOT_APART: Final = unsupported("the server's tokenizer does not decode tokens one by one")
 
 
 class TokenizerRoutes:
@@ -122,7 +121,7 @@ class Separated:
         rest = twice.removeprefix(self._first)
         self._between = rest[: len(rest) // 2]
         if not self._between or rest != 2 * self._between or rest == twice:
-            raise Failed(_NOT_APART)
+            raise Failed(unsupported("the server's tokenizer does not decode tokens one by one"))
         self._ids = ids
 
 

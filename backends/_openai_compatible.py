@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 from pydantic import AfterValidator, Field
 
-from backends._tokens import known
+from backends._tokens import NO_TEXT, known
 from backends._transport import Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
@@ -68,19 +69,10 @@ Decode: TypeAlias = Callable[[bytes], T | Failure]
 """Makes something of a reply's body."""
 CONTROL_TIMEOUT_S: Final = 10.0
 """Timeout in seconds of a question about the server itself."""
-_NO_SCORE: Final = (
-    "kind openai can't score given tokens; say `backend: vllm` (or sglang, tgi, llamacpp) of such "
-    "servers, or serve the weights by kind embedded"
-)
 NO_LOGPROBS: Final = "log-probabilities are switched off (logprobs: false)"
-_NO_PREFIX: Final = (
-    "this endpoint is not known to go on from a begun answer; where it takes "
-    "continue_final_message (vLLM, SGLang, llama.cpp), say so in the backend's settings"
-)
 _NO_PLAIN_CHOICE: Final = (
     "label probabilities of a base model (template: none) are read by the embedded server only"
 )
-_NO_TEXT: Final = "the request holds a lone surrogate, which is no text"
 
 
 class OpenaiCompatible:
@@ -171,7 +163,10 @@ class OpenaiCompatible:
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:  # noqa: ARG002 (the protocol's)
         """Not possible: current OpenAI-compatible chat endpoints score no given tokens."""
-        return unsupported(_NO_SCORE)
+        return unsupported(
+            "kind openai can't score given tokens; say `backend: vllm` (or sglang, tgi, llamacpp) "
+            "of such servers, or serve the weights by kind embedded"
+        )
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """From the alternatives of one token; refuses labels that are longer."""
@@ -180,7 +175,10 @@ class OpenaiCompatible:
         if not self._dialect.logprobs:
             return Failure("no_logprobs", NO_LOGPROBS, permanent=True)
         if (ask.prefix.text or ask.prefix.token_ids) and not (self._prefill and ask.prefix.text):
-            return unsupported(_NO_PREFIX)
+            return unsupported(
+                "this endpoint is not known to go on from a begun answer; where it takes "
+                "continue_final_message (vLLM, SGLang, llama.cpp), say so in the backend's settings"
+            )
         return await self._post(
             "/chat/completions",
             lambda: requests.choose_by_top(self._endpoint.model, ask, self._dialect),
@@ -258,7 +256,7 @@ class OpenaiCompatible:
         try:
             body = encode()
         except UnicodeEncodeError:
-            return Failure("bad_request", _NO_TEXT, permanent=True)
+            return NO_TEXT
         return await self._transport.post(
             path, body, self._endpoint.timeout_s, lambda reply: self._read(reply, decode)
         )
@@ -337,6 +335,17 @@ class OpenaiCompatible:
             version=failures.clean(version, self._endpoint.secret),
             fingerprint=failures.clean(fingerprint, self._endpoint.secret),
         )
+
+
+def possible(drawn: Generation) -> Generation:
+    """A draw without ln p of minus infinity, such as the -9999.0 of what is not known.
+
+    What was drawn can't have had probability zero.
+    """
+    if drawn.logprobs is None or not (lost := np.isneginf(drawn.logprobs)).any():
+        return drawn
+    logprobs = np.where(lost, np.float32(np.nan), drawn.logprobs)
+    return msgspec.structs.replace(drawn, logprobs=logprobs)
 
 
 class ChatConfig(Settings):

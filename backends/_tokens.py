@@ -231,7 +231,7 @@ class Contexts:
             for token in ended[len(begun) :]:
                 if await self.server.ends_turn(begun, token):
                     return token
-        raise Failed(_NO_END)
+        raise Failed(unsupported("the chat template ends a turn by no token that ends an answer"))
 
     async def _find_opening(self) -> Ids:
         """Return the tokens that every prompt ends with: the opening of the assistant's turn."""
@@ -264,7 +264,6 @@ class Contexts:
 
 
 _NO_TURNS: Final = unsupported("a base model (template: none) has no token that ends a turn")
-_NO_END: Final = unsupported("the chat template ends a turn by no token that ends an answer")
 
 
 NO_TEXT: Final = Failure(

@@ -115,11 +115,6 @@ Read: TypeAlias = Callable[[Reply], T | Failure]
 """Makes something of a reply; never None."""
 
 
-def whole(reply: Reply) -> Reply:
-    """Reads nothing out of a reply."""
-    return reply
-
-
 class Transport(Protocol):
     """Sends bytes to one server."""
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from launch.embedded import scoring as routes
+from launch.embedded import routes
 from launch.embedded.protocol import ScoreRequest
 from launch.embedded.served import BUNDLED, Served, Settings, load
 

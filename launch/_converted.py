@@ -66,11 +66,6 @@ def _described(file: Path, size: int, mtime_ns: int) -> Model:  # noqa: ARG001 (
     return _gguf_model.described(header, file)
 
 
-def folder_of(sha256: str) -> Path:
-    """Return the folder where the model of a file is kept, or would be."""
-    return converted_folder(f"{sha256}-{_VERSION}")
-
-
 def folder(file: Path, sha256: str, stop: threading.Event | None = None) -> Path:
     """Return the folder of a file's model; convert the file first where that was not done.
 
@@ -83,7 +78,7 @@ def folder(file: Path, sha256: str, stop: threading.Event | None = None) -> Path
         LaunchError: If the file can't be converted, or the cache can't be written.
         StoppedError: If it was given up.
     """
-    place = folder_of(sha256)
+    place = converted_folder(f"{sha256}-{_VERSION}")
     if is_whole(place):
         return place
     need("converting a GGUF file", "gguf", ("gguf",))
@@ -122,7 +117,7 @@ def _convert(file: Path, sha256: str, place: Path, stop: threading.Event) -> Non
     start = time.monotonic()
     header = _gguf.read(file, arrays=True)
     model = _gguf_model.described(header, file)
-    tokenizer = _gguf_model.converted(header, file)
+    tokenizer, settings, template, ids = _gguf_model.converted(header, file)
     if model.frequencies is not None:
         model.config["rope_scaling"] = _frequencies(file, model)
     for part in model.parts:
@@ -146,12 +141,12 @@ def _convert(file: Path, sha256: str, place: Path, stop: threading.Event) -> Non
     made = Path(tempfile.mkdtemp(prefix=prefix, dir=place.parent))
     try:
         _write_weights(made / _WEIGHTS, file, header, model, stop)
-        _write_json(made / "config.json", model.config | tokenizer.ids)
-        _write_json(made / "generation_config.json", {**tokenizer.ids, "do_sample": False})
-        _write_json(made / "tokenizer.json", tokenizer.tokenizer)
-        _write_json(made / "tokenizer_config.json", tokenizer.config)
-        if tokenizer.template:
-            (made / "chat_template.jinja").write_text(tokenizer.template, encoding="utf-8")
+        _write_json(made / "config.json", model.config | ids)
+        _write_json(made / "generation_config.json", {**ids, "do_sample": False})
+        _write_json(made / "tokenizer.json", tokenizer)
+        _write_json(made / "tokenizer_config.json", settings)
+        if template:
+            (made / "chat_template.jinja").write_text(template, encoding="utf-8")
         lengths = {one.name: one.stat().st_size for one in made.iterdir()}
         record = {"name": file.name, "sha256": sha256, "files": lengths}
         _write_json(made / RECORD, record)

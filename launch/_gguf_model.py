@@ -328,22 +328,6 @@ _CUTS: Final = {
 }
 
 
-class Tokenizer(NamedTuple):
-    """The files of a tokenizer.
-
-    Attributes:
-        tokenizer: Content of tokenizer.json.
-        config: Content of tokenizer_config.json.
-        template: The chat template; empty where there is none.
-        ids: By key of config.json and generation_config.json.
-    """
-
-    tokenizer: dict[str, Any]
-    config: dict[str, Any]
-    template: str
-    ids: dict[str, Any]
-
-
 def _check_tokenizer(header: Header, file: Path) -> None:
     """Refuse a tokenizer that can't be converted, from the header alone."""
     kind = header.values.get("tokenizer.ggml.model")
@@ -355,8 +339,14 @@ def _check_tokenizer(header: Header, file: Path) -> None:
         raise refusal(file, f"its tokenizer cuts texts in the way {cut!r}; known: {known}")
 
 
-def converted(header: Header, file: Path) -> Tokenizer:
+def converted(
+    header: Header, file: Path
+) -> tuple[dict[str, Any], dict[str, Any], str, dict[str, Any]]:
     """Return the tokenizer of a file that is `described` and was read with its arrays.
+
+    Returns:
+        Content of tokenizer.json and of tokenizer_config.json; the chat template, empty where there
+        is none; ids by key of config.json and generation_config.json.
 
     Raises:
         LaunchError: If it can't be converted.
@@ -422,7 +412,7 @@ def converted(header: Header, file: Path) -> Tokenizer:
         ),
         "padding_side": "left",
     }
-    return Tokenizer(content, _given(config), template, _given(ids))
+    return content, _given(config), template, _given(ids)
 
 
 def _texts(header: Header, file: Path, key: str) -> Sequence[str]:

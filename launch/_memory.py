@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from launch import _converted
 from orchestrator.errors import LaunchError, on_disk_error
@@ -26,15 +26,6 @@ _ELSEWHERE: Final = (
 )  # fmt: skip
 _MAX_HEADER: Final = 100 << 20
 _CONFIG: Final = "config.json"
-_TOKENIZER_CONFIG: Final = "tokenizer_config.json"
-
-
-class Tensor(NamedTuple):
-    """A tensor as the header of its file states it; its length in bytes."""
-
-    name: str
-    dtype: str
-    n_bytes: int
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -57,7 +48,7 @@ def check(folder: Path) -> None:
     for key in _ELSEWHERE:
         if stated.get(key) is not None:
             raise LaunchError(f"{folder / _CONFIG}: {key} is not supported; remove it")
-    settings = folder / _TOKENIZER_CONFIG
+    settings = folder / "tokenizer_config.json"
     named = read_json(settings) if settings.is_file() else {}
     for key, value in named.items():
         if key.endswith("_file") and isinstance(value, str) and _is_there(folder, value):
@@ -87,10 +78,10 @@ def deciding_files(folder: Path) -> list[Path]:
         return files
     held: dict[str, str] = {}
     for file in files:
-        for tensor in tensors(file):
-            if tensor.name in held:
+        for name, *_ in tensors(file):
+            if name in held:
                 return [*files, folder / INDEX]
-            held[tensor.name] = file.name
+            held[name] = file.name
     return files if held == listed else [*files, folder / INDEX]
 
 
@@ -109,8 +100,8 @@ def _weight_map(folder: Path) -> dict[str, str] | None:
     return {str(tensor): str(name) for tensor, name in listed.items()}
 
 
-def tensors(file: Path) -> Iterator[Tensor]:
-    """The tensors of a file, by its header.
+def tensors(file: Path) -> Iterator[tuple[str, str, int]]:
+    """Name, format and bytes of the tensors of a file, by its header.
 
     Raises:
         LaunchError: If it is no safetensors file.
@@ -125,7 +116,7 @@ def tensors(file: Path) -> Iterator[Tensor]:
             continue
         try:
             first, last = tensor["data_offsets"]
-            yield Tensor(name, str(tensor["dtype"]), int(last) - int(first))
+            yield name, str(tensor["dtype"]), int(last) - int(first)
         except (TypeError, KeyError, ValueError) as error:
             raise LaunchError(f"{file}: the header of {name!r} cannot be read: {error}") from error
 

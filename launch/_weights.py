@@ -117,21 +117,18 @@ def in_package(weights: str) -> Path:
 
 async def folder(weights: str) -> Path:
     """Return a folder with the model, made of a GGUF file where `weights` names one."""
-    found = resolve(weights)
-    if found.is_dir():
-        return found
     stop = threading.Event()
     try:
-        return await asyncio.to_thread(_converted.folder, found, _file_digest(found), stop)
+        return await asyncio.to_thread(folder_now, weights, stop)
     finally:
         # When this is cancelled the thread ends too, and leaves nothing.
         stop.set()
 
 
-def folder_now(weights: str) -> Path:
-    """Return the same outside an event loop."""
+def folder_now(weights: str, stop: threading.Event | None = None) -> Path:
+    """Return the same outside an event loop; `stop` gives a conversion up."""
     found = resolve(weights)
-    return found if found.is_dir() else _converted.folder(found, _file_digest(found))
+    return found if found.is_dir() else _converted.folder(found, _file_digest(found), stop)
 
 
 def identity(weights: str) -> dict[str, str]:
@@ -160,10 +157,12 @@ def deciding_files(folder: Path) -> dict[str, list[Path]]:
     Raises:
         LaunchError: See `deciding_files`.
     """
+    has_own = (folder / "tokenizer.json").is_file()
+    tokenizer = (*_TOKENIZER_FILES, *(() if has_own else _FALLBACK_TOKENIZER_FILES))
     parts = {
         "weights": _memory.deciding_files(folder),
         "config": _existing(folder, _CONFIG_FILES),
-        "tokenizer": _tokenizer_files(folder),
+        "tokenizer": _existing(folder, tokenizer),
         "chat_template": _existing(folder, ("chat_template.jinja",)),
     }
     known = {folder / _memory.INDEX, *chain.from_iterable(parts.values())}
@@ -218,12 +217,6 @@ def _checked(folder: Path) -> Path:
                 raise LaunchError(f"{path} is a git-lfs pointer, not weights: run git lfs pull")
     _memory.check(folder)
     return folder
-
-
-def _tokenizer_files(folder: Path) -> list[Path]:
-    has_own = (folder / "tokenizer.json").is_file()
-    others = () if has_own else _FALLBACK_TOKENIZER_FILES
-    return _existing(folder, (*_TOKENIZER_FILES, *others))
 
 
 def _existing(folder: Path, names: tuple[str, ...]) -> list[Path]:

@@ -35,7 +35,6 @@ CONTROL_BYTES: Final = 8 << 20
 """The longest reply to a question about a server: its models, its health, a probe."""
 UNASKED_ENCODING: Final = unparseable("the reply is compressed in a form that was not asked for")
 
-_GZIP: Final = ("gzip", "x-gzip")
 # A text that gzip can't shrink grows by 5 bytes in 16,384, and some bytes are its head and padding.
 _GZIP_ROOM_BYTES: Final = 64 << 10
 _GZIP_GROWTH: Final = 1.001
@@ -130,7 +129,7 @@ async def collect(
     """
     if encoding.lower() in ("", "identity"):
         inflater = None
-    elif encoding.lower() in _GZIP:
+    elif encoding.lower() in ("gzip", "x-gzip"):
         inflater = _Gzip()
     else:
         return UNASKED_ENCODING

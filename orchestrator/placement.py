@@ -306,12 +306,6 @@ def _size(piece: _Piece | None) -> tuple[int, _Amounts]:
     return (0, ()) if piece is None else (piece.n, piece.least)
 
 
-def _room(inventory: Inventory) -> Sequence[_Room]:
-    if inventory.nodes:
-        return [(0, _amounts(node.size)) for node in inventory.nodes]
-    return [(gpu.total, (gpu.usable,)) for gpu in inventory.gpus]
-
-
 def _first_fit(
     demands: Sequence[Demand], pieces: Mapping[str, _Piece | None], inventory: Inventory
 ) -> list[list[Demand]]:
@@ -341,7 +335,9 @@ def _packed(
         return None
     wanted = [piece for demand in group if (piece := pieces[demand.name]) is not None]
     wanted.sort(key=_size, reverse=True)
-    room = _room(inventory)
+    room: list[_Room] = [(0, _amounts(node.size)) for node in inventory.nodes] or [
+        (gpu.total, (gpu.usable,)) for gpu in inventory.gpus
+    ]
     # Together they may already need more than there is, which saves the search.
     needs = zip(*([n * piece.n for n in piece.least] for piece in wanted), strict=True)
     there = zip(*(left for _, left in room), strict=True)
@@ -376,16 +372,12 @@ def _search(
         if n_trials > _MAX_TRIALS:
             return None
         packed.append((piece, chosen))
-        rooms.append(_room_after(rooms[-1], piece, chosen))
+        left = [*rooms[-1]]
+        for number in chosen:
+            total, amounts = left[number]
+            left[number] = (total, _less(amounts, piece.least))
+        rooms.append(left)
     return tuple(packed)
-
-
-def _room_after(room: Sequence[_Room], piece: _Piece, chosen: Sequence[int]) -> Sequence[_Room]:
-    left = [*room]
-    for number in chosen:
-        total, amounts = room[number]
-        left[number] = (total, _less(amounts, piece.least))
-    return left
 
 
 def _choices(

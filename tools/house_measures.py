@@ -30,14 +30,14 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_000,
+    "private functions used once": 994,
     "functions with `Any` in the signature": 215,
-    "lines": 99_971,
-    "files": 399,
-    "distinct names": 3_801,
-    "value classes": 496,
-    "fields of value classes": 2_382,
-    "pairs of value classes that share 60 % of their fields": 15,
+    "lines": 99_724,
+    "files": 398,
+    "distinct names": 3_780,
+    "value classes": 487,
+    "fields of value classes": 2_360,
+    "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,
     "files to a run's first request": 7,

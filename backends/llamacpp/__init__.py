@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
-from backends._tokens import AskServer, Contexts, Failed, Ids, as_outcome, known, outcome
+from backends._tokens import AskServer, Contexts, Failed, Ids, as_outcome, known
 from backends._transport import Transport
 from backends.llamacpp import completions, wire
 from backends.llamacpp.completions import FRAGMENT, Step, forced, looked
@@ -40,7 +40,6 @@ from orchestrator.wire.by_ids import Reading
 from orchestrator.wire.parsing import text_of
 from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names, joined
 
-_NOT_FOUND: Final = (404, 405)
 _ALTERNATIVES: Final = 64
 _SMALL_VOCABULARY: Final = 4096
 """Of vocabularies up to this size the whole distribution is asked for."""
@@ -160,14 +159,11 @@ class Llamacpp(ByIds):
         asked = tuple(ids)
         return dict(zip(asked, await self._tokenizer.spelled(asked), strict=True))
 
+    @as_outcome
     async def provenance(self) -> Provenance | Failure:
         """Build and fingerprint; a failure if the server does not have the model."""
-        server = await outcome(self._server())
-        if isinstance(server, Failure):
-            return server
-        reply = await self._transport.get("/health", CONTROL_TIMEOUT_S)
-        if isinstance(reply, Failure):
-            return reply
+        server = await self._server()
+        reply = known(await self._transport.get("/health", CONTROL_TIMEOUT_S))
         if reply.status != 200:
             return self._classified(reply)
         # A short hash of the known facts about weights and template.
@@ -236,7 +232,7 @@ class Llamacpp(ByIds):
 
     async def _find(self) -> _Server:
         reply = known(await self._transport.get("/props", CONTROL_TIMEOUT_S))
-        if reply.status in _NOT_FOUND:
+        if reply.status in (404, 405):
             raise Failed(_PYTHON_SERVER)
         secret = self._endpoint.secret
         props = known(self._read(reply, lambda body: wire.props(body, secret)))
@@ -247,9 +243,8 @@ class Llamacpp(ByIds):
         name = self._endpoint.model
         model = next((one for one in models if name in one.names), None)
         if model is None:
-            have = ", ".join(other for one in models for other in one.names) or "none"
-            said = failures.clean(f"the server has no model {name!r}; it has {have}")
-            raise Failed(Failure("not_found", said, permanent=True))
+            self._names = tuple(dict.fromkeys(other for one in models for other in one.names))
+            raise Failed(Failure("not_found", self._no_such_model(), permanent=True))
         eos = props.eos_token.encode("utf-8", "replace")
         meta, cache = model.meta or wire.Meta(), self._config.cache_prompt
         forcer = Forcer(self._ask, self._tokenizer, meta.n_vocab, eos, cache=cache)
@@ -322,9 +317,7 @@ class LlamacppTokenizer:
     async def ends_turn(self, ids: Ids, token: int) -> bool:
         """See `backends._tokens.Tokenizer`."""
         return (
-            await self._ask(
-                COMPLETION, lambda: wire.force_one(ids, token, 1), completions.stop_type
-            )
+            await self._ask(COMPLETION, lambda: wire.force(ids, (token,), 1), completions.stop_type)
             == "eos"
         )
 
@@ -391,7 +384,7 @@ class Forcer:
             try:
                 together = await self._ask(
                     COMPLETION,
-                    lambda: wire.force_all(before, tokens, n_listed, cache=cache),
+                    lambda: wire.force(before, tokens, n_listed, cache=cache),
                     lambda body, secret: forced(body, len(before), tokens, secret),
                 )
             except Failed as failed:
@@ -415,7 +408,7 @@ class Forcer:
             try:
                 return await self._ask(
                     COMPLETION,
-                    lambda: wire.force_one(before, token, n_listed, cache=cache),
+                    lambda: wire.force(before, (token,), n_listed, cache=cache),
                     lambda body, secret: forced(body, len(before), (token,), secret),
                 )
             except Failed as failed:
@@ -441,6 +434,6 @@ class Forcer:
         # What is drawn must be told of, so it is a letter; the list is of what was likely.
         return await self._ask(
             COMPLETION,
-            lambda: wire.force_one(before, letter, n_listed, cache=cache),
+            lambda: wire.force(before, (letter,), n_listed, cache=cache),
             lambda body, secret: looked(body, len(before), letter, secret),
         )

@@ -42,7 +42,6 @@ FRAGMENT: Final = "fragment"
 _LEAST: Final = -1e30
 _FLOOR: Final = -103.0
 """The server computes p in float32, so ln p below this is given as that of zero."""
-_UNSAID: Final = "llama-server omits tokens that end inside a character"
 
 
 class _Timings(msgspec.Struct, gc=False):
@@ -86,7 +85,7 @@ def stop_type(body: bytes, secret: str) -> str | Failure:
 
 
 def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Failure:
-    """Return the log-probabilities of forced tokens, from a reply to `force_one` or `force_all`.
+    """Return the log-probabilities of forced tokens, from a reply to `force`.
 
     Failures: "unparseable" where the server saw another prompt or drew other tokens, "fragment"
     where it says nothing of them.
@@ -98,7 +97,7 @@ def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Fail
     if tuple(reply.tokens or ()) != tokens:
         return Failure("unparseable", "the server sampled tokens other than those forced")
     if len(entries) != len(tokens):
-        return Failure(FRAGMENT, _UNSAID)
+        return Failure(FRAGMENT, "llama-server omits tokens that end inside a character")
     if [entry.id for entry in entries] != list(tokens):
         said = "the server's log-probabilities belong to other tokens than the sampled ones"
         return unparseable(said)
@@ -114,7 +113,7 @@ def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Fail
 def looked(
     body: bytes, n_prompt: int, token: int, secret: str
 ) -> tuple[NodeReading, int] | Failure:
-    """The distribution after a prompt, from the reply to `force_one`; and prompt tokens cached."""
+    """The distribution after a prompt, from the reply to `force`; and prompt tokens cached."""
     found = forced(body, n_prompt, (token,), secret)
     if isinstance(found, Failure):
         return found
@@ -258,6 +257,5 @@ def _answer(body: bytes, n_prompt: int, secret: str) -> _Completion | Failure:
     if reply.error or not reply.stop_type:
         return error_in(body, secret)
     if reply.tokens_evaluated != n_prompt:
-        said = f"{n_prompt} prompt tokens were sent and {reply.tokens_evaluated} read by the server"
-        return unparseable(said)
+        return by_ids.other_prompt(n_prompt, reply.tokens_evaluated)
     return reply

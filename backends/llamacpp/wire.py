@@ -164,30 +164,24 @@ def generate(ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, Any]) -
     return encode(body)
 
 
-def force_one(ids: Path, token: int, n_listed: int, *, cache: bool = True) -> bytes:
-    """Body of `/completion` that draws `token` after `ids`, by a bias.
+def force(ids: Path, tokens: Path, n_listed: int, *, cache: bool = True) -> bytes:
+    """Body of `/completion` that draws these tokens after `ids`: one by a bias, more by a grammar.
 
     `cache` says whether what the server has of the prompt is used.
     """
-    return _forced(ids, 1, n_listed, {"logit_bias": ((token, FORCE),), "cache_prompt": cache})
-
-
-def force_all(ids: Path, tokens: Path, n_listed: int, *, cache: bool = True) -> bytes:
-    """Body of `/completion` that draws these tokens one after the other, by a grammar."""
-    grammar = "root ::= " + " ".join(f"<[{token}]>" for token in tokens)
-    return _forced(ids, len(tokens), n_listed, {"grammar": grammar, "cache_prompt": cache})
-
-
-def _forced(ids: Path, n_tokens: int, n_listed: int, by: Mapping[str, Any]) -> bytes:
+    by: dict[str, Any] = {"logit_bias": ((tokens[0], FORCE),)}
+    if len(tokens) > 1:
+        by = {"grammar": "root ::= " + " ".join(f"<[{token}]>" for token in tokens)}
     # No slot is named: a request for a slot that is busy spoils the answer that is drawn there
     # (its keys and values go to the server's prompt cache in the middle of it).
     body = {
         "prompt": ids,
-        "n_predict": n_tokens,
+        "n_predict": len(tokens),
         "n_probs": max(1, n_listed),
         **_PLAIN,
         **_GREEDY,
         **by,
+        "cache_prompt": cache,
     }
     return encode(body)
 

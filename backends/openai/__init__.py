@@ -18,10 +18,16 @@ from functools import partial
 from typing import Final, Literal, TypeVar
 
 import msgspec
-import numpy as np
 from pydantic import Field, field_validator
 
-from backends._openai_compatible import NO_LOGPROBS, ChatConfig, Decode, Extra, OpenaiCompatible
+from backends._openai_compatible import (
+    NO_LOGPROBS,
+    ChatConfig,
+    Decode,
+    Extra,
+    OpenaiCompatible,
+    possible,
+)
 from backends._transport import Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import (
@@ -110,7 +116,6 @@ class Openai(OpenaiCompatible):
     renamed: Callable[[], None] = staticmethod(lambda: None)
     lists = ("/v1/models", "/models")
     _reached: str | None = None
-    _marks: Origin = (b"", b"")
     _origin: Origin | None = None
     _origins: frozenset[Origin] = frozenset()
 
@@ -142,9 +147,7 @@ class Openai(OpenaiCompatible):
 
     def _look_at(self, body: bytes) -> None:
         """Notice whose replies these are."""
-        if still_says(body, self._marks):
-            return
-        self._marks, origin = marks_of(body), origin_of(body)
+        origin = origin_of(body)
         if origin == self._origin:
             return
         before, self._origin = self._origin, origin
@@ -168,7 +171,7 @@ class Openai(OpenaiCompatible):
         while True:
             sent = self._dialect
             found = await ask()
-            if not isinstance(found, Failure) or found.cause not in _REFUSALS:
+            if not isinstance(found, Failure) or found.cause not in {"unsupported", "bad_request"}:
                 return found
             if self._dialect is sent:
                 has_system = messages[0].role == "system"
@@ -183,14 +186,7 @@ class Openai(OpenaiCompatible):
         """See `orchestrator.backend.Backend`."""
         generate = super().generate
         drawn = await self._in_its_form(ask.messages, lambda: generate(ask, seed))
-        if isinstance(drawn, Failure):
-            return _advised(drawn)
-        if drawn.logprobs is None or not np.isneginf(drawn.logprobs).any():
-            return drawn
-        # What was drawn can't have had probability zero: -9999.0 stands for a number that is not
-        # known.
-        known = np.where(np.isneginf(drawn.logprobs), np.float32(np.nan), drawn.logprobs)
-        return msgspec.structs.replace(drawn, logprobs=known)
+        return _advised(drawn) if isinstance(drawn, Failure) else possible(drawn)
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Backend`."""
@@ -222,7 +218,7 @@ class OpenaiKind(BackendKind[Config]):
             logprobs=config.logprobs and not reasoning,
             top_logprobs=config.top_logprobs,
             top_k_off=config.top_k_off,
-            omit=(*config.omit, *(_REFUSED_BY_REASONING if reasoning else ())),
+            omit=(*config.omit, *(("temperature", "top_p") if reasoning else ())),
             extra=config.extra_body,
             system_role=config.system_role,
         )
@@ -245,14 +241,12 @@ _INSTEAD: Final = re.compile(r"max_tokens.{0,80}max_completion_tokens", re.IGNOR
 # Without these a begun answer would be a finished turn, and the verdict one behind it.
 _BEGUN: Final = frozenset({"continue_final_message", "add_generation_prompt"})
 _NEEDED: Final = _BEGUN | {"model", "messages"}
-_REFUSALS: Final = frozenset({"unsupported", "bad_request"})
 # What answers so is there.
 _OF_A_ROUTE: Final = frozenset({400, 401, 402, 422, 429, "no_answer", "no_logprobs"})
 # More tokens than any endpoint is known to insist on.
 _MOST_LEAST: Final = 64
 # An endpoint of many machines may have as many fingerprints.
 _MOST_ORIGINS: Final = 8
-_REFUSED_BY_REASONING: Final = ("temperature", "top_p")
 _ADVICE: Final = (
     (
         re.compile(r"unsupported (?:parameter|value): '(?:temperature|top_p)'", re.IGNORECASE),
@@ -329,31 +323,16 @@ _MOST: Final = 300
 
 def origin_of(body: bytes) -> Origin:
     """Return model and fingerprint near the beginning and the end of a chat completion."""
-    model, fingerprint = (member.split(b'"')[3:4] for member in marks_of(body))
-    return b"".join(model), b"".join(fingerprint)
-
-
-def marks_of(body: bytes) -> Origin:
-    """The same with its keys, as the reply writes them: what `still_says` looks for."""
     tail = max(len(body) - _TAIL, 0)
-    found = _member(body, _FINGERPRINT, tail, len(body)) or _member(body, _FINGERPRINT, 0, _HEAD)
-    return _member(body, _MODEL, 0, _HEAD), found
-
-
-def still_says(body: bytes, marks: Origin) -> bool:
-    """Return True if a reply has the same marks as another; False also if that one lacked some."""
-    model, fingerprint = marks
-    if not model or not fingerprint or body.find(model, 0, _HEAD) < 0:
-        return False
-    tail = max(len(body) - _TAIL, 0)
-    return body.find(fingerprint, tail) >= 0 or body.find(fingerprint, 0, _HEAD) >= 0
+    last = _member(body, _FINGERPRINT, tail, len(body))
+    return _member(body, _MODEL, 0, _HEAD), last or _member(body, _FINGERPRINT, 0, _HEAD)
 
 
 def _member(body: bytes, key: bytes, start: int, end: int) -> bytes:
     at = body.find(key, start, end)
     opened = body.find(b'"', at + len(key), at + len(key) + 2) if at >= 0 else -1
     closed = body.find(b'"', opened + 1, opened + _MOST) if opened >= 0 else -1
-    return body[at : closed + 1] if closed >= 0 else b""
+    return body[opened + 1 : closed] if closed >= 0 else b""
 
 
 def words(origin: Origin, secret: str) -> str:

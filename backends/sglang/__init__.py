@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NoReturn
 
-from jinja2 import Template, TemplateError, Undefined
+from jinja2 import TemplateError, Undefined
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels, TokenizerRoutes
@@ -36,14 +36,6 @@ from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire import rewards as rating
 from orchestrator.wire.by_ids import Path
 from orchestrator.wire.requests import Dialect, joined, messages_of
-
-_NO_PROMPT: Final = unsupported("SGLang gives no log-probability to the first token of all")
-
-
-_NO_TEMPLATE: Final = unsupported(
-    "SGLang rates the text of a conversation and renders none for that; set `chat_template` in the "
-    "settings of the back-end to the reward model's own chat_template.jinja"
-)
 
 
 class Config(ByIdsConfig):
@@ -119,7 +111,11 @@ class Sglang(ByIds):
             return refused
         config, model = self._config, self._endpoint.model
         if config.chat_template is None:
-            return _NO_TEMPLATE
+            return unsupported(
+                "SGLang rates the text of a conversation and renders none for that; set "
+                "`chat_template` in the settings of the back-end to the reward model's own "
+                "chat_template.jinja"
+            )
         more, tokens = config.chat_template_kwargs, config.special_tokens
         text = known(rendered(config.chat_template, ask.messages, tokens, more))
         # As ids, since a text would get what the tokenizer puts around one, such as BOS, once more.
@@ -132,26 +128,22 @@ class Sglang(ByIds):
         )
         return self._with_route(found, rating.CLASSIFY)
 
+    @as_outcome
     async def provenance(self) -> Provenance | Failure:
         """Version; a failure without the model, or while the server is not ready."""
-        ready = await self._transport.get("/ready", CONTROL_TIMEOUT_S)
-        if isinstance(ready, Failure):
-            return ready
+        ready = known(await self._transport.get("/ready", CONTROL_TIMEOUT_S))
         if ready.status not in {200, 404}:
             return self._classified(ready)
-        served = await self._served()
-        if isinstance(served, Failure):
-            return served
-        info = await self._transport.get("/server_info", CONTROL_TIMEOUT_S)
-        stated = self._read(info, replies.version)
-        return stated if isinstance(stated, Failure) else self._stated(stated[0], "")
+        known(await self._served())
+        version, _ = known(await self._version("/server_info"))
+        return self._stated(version, "")
 
     # -- how it is done ----------------------------------------------------------------------------
 
     async def _score(self, ask: ScoreAsk) -> Scored:
         given = await self._given(ask)
         if not given.prompt:
-            raise Failed(_NO_PROMPT)
+            raise Failed(unsupported("SGLang gives no log-probability to the first token of all"))
         whole = (*given.prompt, *given.ids)
         n_prompt, n_top = len(given.prompt), ask.top_logprobs
         forced = await self._ask(
@@ -256,7 +248,7 @@ class _Environment(BoundedEnvironment):
         self.undefined = Undefined
 
 
-_environment: Final = _Environment()
+_compiled: Final = lru_cache(maxsize=16)(_Environment().from_string)
 
 
 def rendered(
@@ -278,11 +270,6 @@ def rendered(
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         said = failures.clean(str(error) or type(error).__name__)
         return Failure("bad_request", _FAILS.format(said), permanent=True)
-
-
-@lru_cache(maxsize=16)
-def _compiled(source: str) -> Template:
-    return _environment.from_string(source)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -23,7 +23,7 @@ from orchestrator.wire.answers import (
     Message,
     withheld_at_end,
 )
-from orchestrator.wire.by_ids import Forced, Looked, Path, top_of
+from orchestrator.wire.by_ids import Forced, Looked, Path, other_prompt, top_of
 from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import drawn
 from orchestrator.wire.parsing import (
@@ -306,10 +306,8 @@ def _fault(meta: _Meta, n_prompt: int, secret: str) -> Failure | None:
     if finish is not None and finish.type == "abort":
         said = failures.clean(finish.message, secret)
         return Failure("server_error", f"the server aborted the request: {said}".rstrip(": "))
-    if meta.prompt_tokens == n_prompt:
-        return None
-    said = f"{n_prompt} prompt tokens were sent and {meta.prompt_tokens} were read by the server"
-    return unparseable(said)
+    same = meta.prompt_tokens == n_prompt
+    return None if same else other_prompt(n_prompt, meta.prompt_tokens)
 
 
 def _no_logprobs(n_wanted: int, found: Sequence[object] | None) -> Failure:

@@ -13,9 +13,6 @@ import numpy as np
 from pydantic import Field
 
 from backends._openai_compatible import (
-    CONTROL_TIMEOUT_S as CONTROL_TIMEOUT_S,
-)
-from backends._openai_compatible import (
     ChatConfig,
     Extra,
     HttpKind,

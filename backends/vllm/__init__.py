@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, TokenizerRoutes
-from backends._openai_compatible import TRIED, Extra, HttpKind, RatedBy
+from backends._openai_compatible import TRIED, Extra, HttpKind, RatedBy, possible
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport
 from backends.vllm import wire
@@ -131,16 +131,18 @@ class Vllm(ByIds):
         version, _ = known(await self._version())
         model = self._endpoint.model
         try:
-            trial = await self._ask(_COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried)
+            fingerprint, _, is_told = await self._ask(
+                _COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried
+            )
         except Failed as failed:
             if failed.failure.status not in {404, 501}:
                 raise
             if isinstance(await self.reward(TRIED), Failure):
                 raise
             return self._stated(version, "")
-        if not (trial.has_ids and trial.has_logprobs):
+        if not is_told:
             raise Failed(unsupported(_NOT_VLLM))
-        return self._stated(version, trial.fingerprint)
+        return self._stated(version, fingerprint)
 
     async def load(self) -> ServerLoad | None:
         """Figures from `/metrics`; None where there are none."""
@@ -267,7 +269,11 @@ class Vllm(ByIds):
                 body = await self._post_to(
                     _COMPLETIONS, lambda: wire.look(model, [(0,)], wire.ABSURD), bytes
                 )
-                self._cap = _cap(body)
+                # Its refusal says how many there may be.
+                found = wire.cap_in(body.message) if isinstance(body, Failure) else wire.ABSURD
+                if isinstance(body, Failure) and found is None:
+                    raise Failed(body)
+                self._cap = found or wire.ABSURD
         return self._cap
 
     @contextmanager
@@ -280,29 +286,12 @@ class Vllm(ByIds):
             self._n_extra -= n
 
 
-def _cap(body: bytes | Failure) -> int:
-    """Return the number of alternatives that a server lists, by its reply to `ABSURD` ones."""
-    if not isinstance(body, Failure):
-        return wire.ABSURD
-    found = wire.cap_in(body.message)
-    if found is None:
-        raise Failed(body)
-    return found
-
-
 def _checked(drawn: Generation | Failure) -> Generation | Failure:
     """A draw without the numbers that vLLM puts where it has none."""
-    if isinstance(drawn, Failure) or drawn.logprobs is None:
+    if isinstance(drawn, Failure):
         return drawn
-    if drawn.top is not None and np.isneginf(drawn.top.logprobs).any():
-        return wire.MIXED_UP
-    lost = np.isneginf(drawn.logprobs)
-    if not lost.any():
-        return drawn
-    # What was drawn can't have had probability zero.
-    return msgspec.structs.replace(
-        drawn, logprobs=np.where(lost, np.float32(np.nan), drawn.logprobs)
-    )
+    is_mixed = drawn.top is not None and np.isneginf(drawn.top.logprobs).any()
+    return wire.MIXED_UP if is_mixed else possible(drawn)
 
 
 class VllmKind(HttpKind[Config]):
@@ -338,7 +327,7 @@ class VllmTokenizer(TokenizerRoutes):
     async def ends_turn(self, ids: Ids, token: int) -> bool:
         """See `backends._tokens.Tokenizer`."""
         model = self._model
-        tried = await self._ask(
+        _, finish_reason, _ = await self._ask(
             _COMPLETIONS, lambda: wire.trial(model, ids, only=token), wire.tried
         )
-        return tried.finish_reason == "stop"
+        return finish_reason == "stop"

@@ -10,18 +10,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-import msgspec
-
 from orchestrator.records import Failure, Messages, TopLogprobs, unparseable, unsupported
 from orchestrator.wire._located import overfull_list
-from orchestrator.wire.answers import gave_up
-from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, top_of
+from orchestrator.wire.answers import Alternative, Answer, Entry, gave_up
+from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, other_prompt, top_of
 from orchestrator.wire.parsing import (
     NO_USAGE,
     SENTINEL,
     Decoder,
     Reply,
-    TokenId,
     Usage,
     error_in,
     logprob,
@@ -43,20 +40,9 @@ _NO_ID: Final = -1
 _LONGEST: Final = len(_NAME) + 9
 
 
-class _Logprob(msgspec.Struct, gc=False):
-    logprob: float | None = None
-
-
-class _Lists(msgspec.Struct, gc=False):
-    top_logprobs: list[dict[str, float | None] | None] | None = None
-
-
-class _Choice(msgspec.Struct, gc=False):
+class _Choice(Answer[Entry], gc=False):
     index: int = 0
-    logprobs: _Lists | None = None
-    finish_reason: str | None = None
-    token_ids: list[TokenId] | None = None
-    prompt_logprobs: list[dict[str, _Logprob] | None] | None = None
+    prompt_logprobs: list[dict[str, Alternative] | None] | None = None
 
 
 class _Completion(Reply[_Choice], gc=False):
@@ -64,15 +50,6 @@ class _Completion(Reply[_Choice], gc=False):
 
 
 _completion: Final = Decoder(_Completion)
-
-
-class Trial(msgspec.Struct, frozen=True):
-    """Facts about a server, shown by one generated token."""
-
-    fingerprint: str
-    finish_reason: str
-    has_logprobs: bool
-    has_ids: bool
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -223,7 +200,10 @@ def looked_exactly(
         return found
     listings, n_cached = found
     if any(token not in row for row in listings for token in ids):
-        return _NOT_BY_ID
+        return unsupported(
+            "the server does not return log-probabilities of given ids (logprob_token_ids); raise "
+            "--max-logprobs and choose_top_logprobs to have the labels among the alternatives"
+        )
     readings = tuple(Reading({token: row[token] for token in ids}) for row in listings)
     return Looked(readings, n_cached)
 
@@ -239,26 +219,21 @@ def forced_token(body: bytes, prompts: Sequence[Path], token: int, secret: str) 
         return found
     listings, n_cached = found
     if any(token not in row for row in listings):
-        return _NOT_FORCED
+        return unsupported(
+            "the server samples tokens outside allowed_token_ids; raise --max-logprobs and "
+            "choose_top_logprobs to have the labels among the alternatives"
+        )
     if any(row[token] > _MOST_UNLISTED for row in listings):
-        return _PROCESSED
+        return unsupported(
+            "the server's log-probabilities include sampling settings (--logprobs-mode "
+            "processed_logprobs); set `raw_logprobs: false` in its settings, or start it with "
+            "raw_logprobs"
+        )
     return Looked(tuple(Reading({token: row[token]}) for row in listings), n_cached)
 
 
 _MOST_UNLISTED: Final = -0.5
 """More than ln 0.5, by more than numbers differ between two steps of a server."""
-_NOT_FORCED: Final = unsupported(
-    "the server samples tokens outside allowed_token_ids; raise --max-logprobs and "
-    "choose_top_logprobs to have the labels among the alternatives"
-)
-_PROCESSED: Final = unsupported(
-    "the server's log-probabilities include sampling settings (--logprobs-mode "
-    "processed_logprobs); set `raw_logprobs: false` in its settings, or start it with raw_logprobs"
-)
-_NOT_BY_ID: Final = unsupported(
-    "the server does not return log-probabilities of given ids (logprob_token_ids); raise "
-    "--max-logprobs and choose_top_logprobs to have the labels among the alternatives"
-)
 MIXED_UP: Final = Failure(
     "server_error",
     "vLLM mixed up the alternatives of this request with the token ids of another one (a bug of "
@@ -267,8 +242,11 @@ MIXED_UP: Final = Failure(
 """Failure of a corrupted reply; the same request sent again is answered well."""
 
 
-def tried(body: bytes, secret: str) -> Trial | Failure:
-    """Return the facts that one generated token shows, from the reply to `trial`."""
+def tried(body: bytes, secret: str) -> tuple[str, str, bool] | Failure:
+    """Return the facts that one generated token shows, from the reply to `trial`.
+
+    Fingerprint, reason for its end, and whether it came with an id and log-probabilities.
+    """
     reply = _completion(body, secret)
     if isinstance(reply, Failure):
         return reply
@@ -276,12 +254,8 @@ def tried(body: bytes, secret: str) -> Trial | Failure:
         return error_in(body, secret)
     choice = reply.choices[0]
     listed = choice.logprobs and choice.logprobs.top_logprobs
-    return Trial(
-        reply.system_fingerprint or "",
-        choice.finish_reason or "",
-        has_logprobs=bool(listed),
-        has_ids=choice.token_ids is not None,
-    )
+    is_told = bool(listed) and choice.token_ids is not None
+    return reply.system_fingerprint or "", choice.finish_reason or "", is_told
 
 
 def cap_in(message: str) -> int | None:
@@ -304,8 +278,7 @@ def _answers(
             return broken
     usage = reply.usage or NO_USAGE
     if usage.n_prompt != n_prompt:
-        said = f"{n_prompt} prompt tokens were sent and {usage.n_prompt} were read by the server"
-        return unparseable(said)
+        return other_prompt(n_prompt, usage.n_prompt)
     choices = sorted(reply.choices, key=lambda choice: choice.index)
     if [choice.index for choice in choices] != list(range(n_choices)):
         return unparseable(f"{n_choices} prompts were sent and {len(choices)} choices received")
@@ -356,7 +329,7 @@ def _id_in(name: str) -> int:
     return int(name[len(_NAME) :]) if _NAMED.fullmatch(name) else _NO_ID
 
 
-def _top(rows: Sequence[Mapping[str, _Logprob] | None], k: int) -> TopLogprobs | Failure:
+def _top(rows: Sequence[Mapping[str, Alternative] | None], k: int) -> TopLogprobs | Failure:
     """The k most likely tokens at each place, most likely first; nan and -1 where not listed."""
     ranked = []
     for row in rows:

@@ -102,13 +102,13 @@ def argv(
     return python_module("launch.embedded.server", *models, *_spec.arguments(settings))
 
 
-def _named(entry: str) -> str:
-    """`NAME=FOLDER` of what may be a folder, a GGUF file or `bundled:NAME` without a name."""
+def _named(entry: str) -> tuple[str, Path]:
+    """Name and folder of what may be a folder, a GGUF file or `bundled:NAME` without a name."""
     name, separator, weights = entry.partition("=")
     if not separator:
         last = entry.removeprefix("bundled:").rstrip("/").rpartition("/")[2]
         name, weights = last.removesuffix(_weights.GGUF_SUFFIX), entry
-    return f"{name}={_weights.folder_now(weights)}"
+    return name, _weights.folder_now(weights)
 
 
 class EmbeddedLaunch(LaunchKind[Config]):
@@ -184,12 +184,7 @@ class EmbeddedLaunch(LaunchKind[Config]):
             UsageError: If the extra `[embedded]` is not installed.
         """
         self.check_installed()
-        models = [part for entry in options.models for part in ("--model", _named(entry))]
-        settings = {
-            "--host": options.host,
-            "--port": options.port,
-            "--dtype": options.dtype,
-            "--device": options.device,
-            "--threads": options.threads,
-        }
-        return python_module("launch.embedded.server", *models, *_spec.arguments(settings))
+        # What is wrong with them is said by the server.
+        given = {"dtype": options.dtype, "device": options.device, "threads": options.threads}
+        config = Config().model_copy(update=given)
+        return argv(config, tuple(map(_named, options.models)), options.port, options.host)

@@ -13,7 +13,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -28,8 +27,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from launch._spec import given
 from launch.embedded import protocol
-from launch.embedded.chat import chat
 from launch.embedded.jobs import Work
 from launch.embedded.protocol import (
     ApiError,
@@ -37,10 +36,9 @@ from launch.embedded.protocol import (
     bad_request,
     check_ids,
     internal,
-    not_found,
     reply,
 )
-from launch.embedded.scoring import choose, pool, score
+from launch.embedded.routes import chat, choose, pool, score
 from launch.embedded.served import Served, Settings, load
 from orchestrator import __version__
 
@@ -263,7 +261,8 @@ class Service:
         if name is None:
             raise bad_request("model is missing, and this server has several", "model")
         if name not in self._models:
-            raise not_found(f"The model `{name}` does not exist.")
+            said = f"The model `{name}` does not exist."
+            raise ApiError(404, said, "NotFoundError", "model")
         return asked, self._models[name]
 
 
@@ -323,19 +322,6 @@ _DRAIN_S = 5
 _SWITCH_S = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """Address to listen on, and the key required there (empty for none; never shown).
-
-    `socket` is bound there already; None to bind one.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    key: str = field(default="", repr=False)
-    socket: socket.socket | None = None
-
-
 class Announcing(uvicorn.Server):
     """Says on stderr when it listens."""
 
@@ -375,9 +361,17 @@ def _in_thread(function: Callable[[], T], n_threads: int) -> T:
 
 
 def serve(
-    models: Mapping[str, str], settings: Settings, n_threads: int, listener: Listener
+    models: Mapping[str, str], settings: Settings, *, n_threads: int, host: str, port: int, key: str
 ) -> None:
-    """Load models (name to place) and serve them until a signal comes.
+    """Load models and serve them until a signal comes.
+
+    Args:
+        models: Place by name.
+        settings: Of all of them.
+        n_threads: For all together; 0 for all cores but one.
+        host: Address to listen on, where no bound socket is given.
+        port: Likewise.
+        key: Required of whoever asks; empty for none.
 
     Raises:
         LaunchError: If a model can't be served.
@@ -395,9 +389,9 @@ def serve(
     # The loop's and the engines' bursts of Python are short; the default of 5 ms makes each wait.
     sys.setswitchinterval(_SWITCH_S)
     config = uvicorn.Config(
-        Service(served, listener.key).app(),
-        host=listener.host,
-        port=listener.port,
+        Service(served, key).app(),
+        host=host,
+        port=port,
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -411,7 +405,8 @@ def serve(
         one.engine.start()
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            sockets = None if listener.socket is None else [listener.socket]
+            bound = given()
+            sockets = None if bound is None else [bound]
             runner.run(Announcing(config).serve(sockets))
     finally:
         for one in served:

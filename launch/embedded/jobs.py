@@ -202,7 +202,7 @@ class Job:
         ids: Tokens to compute: the prompt, and what is read behind it.
         n_prompt: Length of the prompt.
         positions: Places of the tokens; None for 0, 1, 2, ….
-        tree: Which of the last tokens see each other (`scoring.visible`); None for plain text.
+        tree: Which of the last tokens see each other (`routes.visible`); None for plain text.
         reader: What to read off given places.
         answer: Text to draw after the last prompt token; None for none.
         attention: What sees the attention weights of the tokens behind the prompt.

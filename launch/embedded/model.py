@@ -23,8 +23,6 @@ from launch.embedded.protocol import UnsupportedModelError
 # differ from those of the plain layers by rounding only, which is checked when a model is loaded.
 
 
-_PACKED_DTYPES: Final = (torch.float32, torch.bfloat16)
-_MACHINES: Final = ("x86_64", "AMD64")
 _USUAL_ROWS: Final = 32
 """Rows of a product that the layout is chosen for; others use it too."""
 _CHECK_TOKENS: Final = 24
@@ -58,8 +56,8 @@ def can_pack(model: nn.Module) -> bool:
     parameter = next(model.parameters())
     return (
         parameter.device.type == "cpu"
-        and parameter.dtype in _PACKED_DTYPES
-        and platform.machine() in _MACHINES
+        and parameter.dtype in (torch.float32, torch.bfloat16)
+        and platform.machine() in ("x86_64", "AMD64")
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
         and (parameter.dtype != torch.bfloat16 or torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001

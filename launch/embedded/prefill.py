@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from launch.embedded.jobs import Job
-from launch.embedded.runner import Chunk, Prefilled, Runner
+from launch.embedded.layout import PrefillCache
+from launch.embedded.runner import Chunk, Runner
 
 BLOCK = 32
 
@@ -142,20 +143,20 @@ class Prefiller:
         chunks = [self._chunk(job) for job in group]
         attention = group[0].attention if _watched(group[0]) else None
         if attention is None:
-            prefilled = self._runner.prefill(chunks)
+            states, cache = self._runner.prefill(chunks)
         else:
-            prefilled = self._runner.watched(chunks[0], attention)
+            states, cache = self._runner.watched(chunks[0], attention)
         drawing = []
         for row, (job, chunk) in enumerate(zip(group, chunks, strict=True)):
-            self._read(job, row, len(chunk.ids), prefilled)
-            self._store(job, row, len(chunk.ids), prefilled)
+            self._read(job, row, len(chunk.ids), states)
+            self._store(job, row, len(chunk.ids), cache)
             job.n_done += len(chunk.ids)
             if not job.n_left and job.answer is not None:
                 drawing.append((row, len(chunk.ids) - 1))
         if not drawing:
             return None
         rows, places = (torch.tensor(part) for part in zip(*drawing, strict=True))
-        return self._runner.logits(prefilled.states[rows, places])
+        return self._runner.logits(states[rows, places])
 
     def _chunk_length(self, job: Job, budget: int) -> int:
         """Tokens of the next chunk; a tree and the token before it are never cut apart."""
@@ -176,7 +177,7 @@ class Prefiller:
         tree = job.tree if stop == len(job.ids) else None
         return Chunk(job.ids[start:stop], places[start:stop], prefix, tree)
 
-    def _read(self, job: Job, row: int, n_tokens: int, prefilled: Prefilled) -> None:
+    def _read(self, job: Job, row: int, n_tokens: int, states: Tensor) -> None:
         """Feed the job's reader the logits of its places in this chunk."""
         if job.reader is None:
             return
@@ -188,24 +189,22 @@ class Prefiller:
             if place >= stop:
                 break
             wanted.append(place - job.n_done)
-        states = prefilled.states[row, wanted] if wanted else None
         vocabulary = self._runner.vocabulary
         on_cpu = self._runner.device.type == "cpu"
         most = _CACHED_LOGIT_NUMBERS if on_cpu else _LOGIT_NUMBERS
         step = max(1, most // vocabulary)
         for first in range(0, len(wanted), step):
-            if states is not None:
-                logits = self._runner.logits(states[first : first + step])
-                job.reader.read(job.n_read, logits)
-                job.n_read += logits.shape[0]
+            logits = self._runner.logits(states[row, wanted[first : first + step]])
+            job.reader.read(job.n_read, logits)
+            job.n_read += logits.shape[0]
 
-    def _store(self, job: Job, row: int, n_tokens: int, prefilled: Prefilled) -> None:
+    def _store(self, job: Job, row: int, n_tokens: int, cache: PrefillCache) -> None:
         """Keep the chunk's keys and values where a later pass needs them."""
         last = job.n_done + n_tokens == len(job.ids)
         keeps = bool(job.names) and self._prefixes.missing(job.names)
         if last and not keeps and not job.n_rows:
             return
-        flat = self._runner.layout.flatten(prefilled.cache.fresh, row, n_tokens)
+        flat = self._runner.layout.flatten(cache.fresh, row, n_tokens)
         job.known.append(flat)
         if last and keeps:
             self._prefixes.keep(job.names, torch.cat(job.known)[: job.n_prompt])

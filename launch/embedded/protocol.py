@@ -55,11 +55,6 @@ def bad_request(message: str, param: str | None = None) -> ApiError:
     return ApiError(400, message, "BadRequestError", param)
 
 
-def not_found(message: str) -> ApiError:
-    """A 404."""
-    return ApiError(404, message, "NotFoundError", "model")
-
-
 def overloaded(waiting: int) -> ApiError:
     """A 503: the queue is full."""
     text = "The engine is currently busy and cannot accept new requests"

@@ -41,17 +41,8 @@ class Chunk:
     tree: Tensor | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Prefilled:
-    """Outcome of a prefill.
-
-    Attributes:
-        states: What `Runner.logits` turns to logits, shape `(rows, time, any)`.
-        cache: Holds the fresh keys and values.
-    """
-
-    states: Tensor
-    cache: PrefillCache
+Prefilled = tuple[Tensor, PrefillCache]
+"""What `Runner.logits` turns to logits, shape `(rows, time, any)`; and fresh keys and values."""
 
 
 class Runner:
@@ -121,7 +112,7 @@ class Runner:
         cache = PrefillCache(self.layout, prefix)
         mask = _prefill_mask(chunks, longest, known).to(self.device)
         states = self._forward(ids.to(self.device), positions.to(self.device), mask, cache)
-        return Prefilled(states, cache)
+        return states, cache
 
     def step(self, pool: Pool, ids: Sequence[int], positions: Sequence[int]) -> Tensor:
         """Feed one token to each of the first `len(ids)` rows of a pool.
@@ -218,18 +209,20 @@ class Runner:
         """Return why attention can't be watched; empty where it can be and changes no logit."""
         ids = list(range(_CHECK_TOKENS))
         half = len(ids) // 2
-        plain = self.prefill([Chunk(ids, range(len(ids)))])
-        flat = self.layout.flatten(plain.cache.fresh, 0, half)
+        plain, cache = self.prefill([Chunk(ids, range(len(ids)))])
+        flat = self.layout.flatten(cache.fresh, 0, half)
         sums: list[Tensor] = []
         chunk = Chunk(ids[half:], range(half, len(ids)), flat)
         try:
-            watched = self.watched(chunk, lambda _, weights: sums.append(weights.float().sum(-1)))
+            watched, _ = self.watched(
+                chunk, lambda _, weights: sums.append(weights.float().sum(-1))
+            )
         except (TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
             return f"{type(error).__name__}: {error}"
         except UnsupportedModelError as error:
             return str(error)
-        expected = self.logits(plain.states[0, half:])
-        worst = float((self.logits(watched.states[0]) - expected).abs().max())
+        expected = self.logits(plain[0, half:])
+        worst = float((self.logits(watched[0]) - expected).abs().max())
         most = max(float(total.max()) for total in sums)
         if not worst <= self._allowed(expected) or not most <= _MOST_ATTENTION:
             return f"largest difference of a logit {worst:.3g}, largest sum of a row {most:.3g}"
@@ -238,21 +231,21 @@ class Runner:
     def _distance(self, ids: list[int], plain: Tensor) -> float:
         """Largest difference to a plain pass: padded, after a prefix, as a tree, and decoding."""
         half, end = len(ids) // 2, len(ids) - 2
-        first = self.prefill([Chunk(ids[:half], range(half))])
-        flat = self.layout.flatten(first.cache.fresh, 0, half)
+        _, cache = self.prefill([Chunk(ids[:half], range(half))])
+        flat = self.layout.flatten(cache.fresh, 0, half)
         tree = torch.tensor([[True, False], [True, True]])
         rows = [
             Chunk(ids[half:], range(half, len(ids)), flat),
             Chunk(ids[:5], range(5)),
             Chunk(ids[half:end], range(half, end), flat, tree),
         ]
-        both = self.prefill(rows)
+        both, _ = self.prefill(rows)
         pool = Pool(self.layout, len(ids), self.like)
         pool.reserve(2)
         pool.write(0, 0, flat)
         pool.write(1, 0, flat[:3])
         stepped = self.step(pool, [ids[half], ids[3]], [half, 3])
-        logits = [self.logits(states) for states in both.states]
+        logits = [self.logits(states) for states in both]
         differences = (
             logits[0][: len(ids) - half] - plain[half:],
             logits[1][:5] - plain[:5],

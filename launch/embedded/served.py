@@ -13,6 +13,7 @@ import torch
 from starlette.requests import Request
 from starlette.types import Receive
 
+from launch import _weights
 from launch.embedded import layout
 from launch.embedded.engine import Engine, Limits, capacities
 from launch.embedded.jobs import Job
@@ -25,7 +26,6 @@ from orchestrator import __version__
 from orchestrator.errors import LaunchError
 
 _log = logging.getLogger(__name__)
-BUNDLED = Path(__file__).parent / "models"
 _LEAST_LEN = 16
 _OPTIONS: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
@@ -231,19 +231,6 @@ def _part(part: object) -> str:
     raise bad_request("only text parts are supported in content", "messages")
 
 
-def find_weights(place: str) -> Path:
-    """The folder of a model: a path, or `bundled:NAME`.
-
-    Raises:
-        LaunchError: If there is no model.
-    """
-    kind, _, name = place.partition(":")
-    folder = BUNDLED / name if kind == "bundled" else Path(place)
-    if not (folder / "config.json").is_file():
-        raise LaunchError(f"{place}: there is no model in {folder} (config.json is missing)")
-    return folder
-
-
 def load(
     name: str, place: str, settings: Settings, before_step: Callable[[], None] = lambda: None
 ) -> Served:
@@ -254,7 +241,7 @@ def load(
     """
     from transformers import AutoTokenizer  # noqa: PLC0415 (takes seconds)
 
-    folder = find_weights(place)
+    folder = _weights.folder_now(place)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **_OPTIONS)
         model = _read(folder, settings)

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from launch._spec import given
 from launch.embedded import MAX_ROWS, NO_MPS, PREFIX_BYTES
 from orchestrator.errors import OrchestratorError
 
@@ -112,7 +111,7 @@ def _serve(options: argparse.Namespace) -> None:
             f"must send in the environment variable {KEY_VARIABLE}"
         )
     # Loaded late: a wrong command line answers at once, and the environment is set before.
-    from launch.embedded.app import Listener, serve  # noqa: PLC0415
+    from launch.embedded.app import serve  # noqa: PLC0415
     from launch.embedded.served import Settings  # noqa: PLC0415
 
     settings = Settings(
@@ -129,7 +128,8 @@ def _serve(options: argparse.Namespace) -> None:
         noise_seed=options.noise_seed,
         skip_layers=options.skip_layers,
     )
-    serve(models, settings, options.threads, Listener(options.host, options.port, key, given()))
+    n_threads, host, port = options.threads, options.host, options.port
+    serve(models, settings, n_threads=n_threads, host=host, port=port, key=key)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from rich.text import Text
 
 from orchestrator import numbers
@@ -25,14 +24,11 @@ if TYPE_CHECKING:
     from orchestrator.interface.result import Result
 
 
-class Said(msgspec.Struct, frozen=True):
-    """Says something on stderr.
+class Said:
+    """Says something on stderr; `as_json` to a program, one object a line (`docs/display.md`)."""
 
-    Attributes:
-        as_json: Whether a program reads it: one JSON object a line (`docs/display.md`).
-    """
-
-    as_json: bool = False
+    def __init__(self, as_json: bool = False) -> None:  # noqa: FBT001, FBT002 (what it is)
+        self.as_json = as_json
 
     def note(self, message: str) -> None:
         """Print a line that the user may do without; `--quiet` leaves it out."""

@@ -46,7 +46,7 @@ from orchestrator.runner.servers.connections import key_in
 from orchestrator.runner.servers.fleet import Fleet, Listener
 from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.placement import find_places
-from orchestrator.runner.servers.registry import Keep, Kept, ServerRegistry
+from orchestrator.runner.servers.registry import Kept, ServerRegistry
 from orchestrator.runner.servers.slurm import On, answer, carriers, places_on
 from orchestrator.serving import ServeOptions
 from orchestrator.store import RunDirectory, Store
@@ -336,7 +336,7 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
             allow_code=prepared.allow_code,
             placed=placed.servers,
             carrier_of=carriers(prepared, on),
-            keep=Keep(shelf, prepared.plan.identities),
+            shelf=shelf,
         )
         fleet.listener = _Elsewhere()
         try:

@@ -315,9 +315,9 @@ def _check_scores(
     scores: Sequence[str], found: Sequence[Contrast], sides: Sequence[Side], common: Common, by: By
 ) -> None:
     for wanted in scores:
-        if any(wanted in (one.about[0], *one.about[0].rpartition(".")[::2]) for one in found):
+        if any(wanted in (one.about.score, *one.about.score.rpartition(".")[::2]) for one in found):
             continue
-        known = dict.fromkeys(one.about[0] for one in contrasts(sides, common, by, (), ""))
+        known = dict.fromkeys(one.about.score for one in contrasts(sides, common, by, (), ""))
         raise UsageError(f"unknown score {wanted!r}{nearest(wanted, known)}")
 
 

@@ -32,8 +32,8 @@ By = Literal["run", "model", "judge", "method"]
 BY: Final[tuple[By, ...]] = ("run", "model", "judge", "method")
 
 
-class Difference(msgspec.Struct, frozen=True):
-    """A paired difference between two runs, models, judges or methods.
+class About(msgspec.Struct, frozen=True):
+    """Two runs, models, judges or methods that are compared by a score.
 
     Attributes:
         score: "method.column"; only the column where methods are compared.
@@ -41,6 +41,19 @@ class Difference(msgspec.Struct, frozen=True):
         model: Name in the first run; empty where models are compared.
         first: Label of a run, or name of a model, judge or method.
         second: The same of the other.
+    """
+
+    score: str
+    run: str
+    model: str
+    first: str
+    second: str
+
+
+class Difference(About, frozen=True):
+    """A paired difference between them.
+
+    Attributes:
         a: Mean of the first on the common points; None without any.
         b: Mean of the second.
         difference: b - a.
@@ -60,11 +73,6 @@ class Difference(msgspec.Struct, frozen=True):
             no reason.
     """
 
-    score: str
-    run: str
-    model: str
-    first: str
-    second: str
     a: float | None
     b: float | None
     difference: float | None
@@ -82,10 +90,6 @@ class Difference(msgspec.Struct, frozen=True):
     doubt: str = ""
 
 
-_About = tuple[str, str, str, str, str]
-"""Score, run, model, first and second, as in `Difference`."""
-
-
 class Contrast(NamedTuple):
     """Two columns of values on the same items, compared.
 
@@ -98,14 +102,14 @@ class Contrast(NamedTuple):
             first; None but for contrasts of the first score.
     """
 
-    about: _About
+    about: About
     orientation: int
     found: PairedDifference
     sizes: tuple[int, int | None]
     largest: pl.DataFrame | None
 
 
-_Pair = tuple[_About, Score, pl.DataFrame]
+_Pair = tuple[About, Score, pl.DataFrame]
 """What is compared, the score, and columns item, cluster, turn, a and b."""
 
 
@@ -128,7 +132,7 @@ def contrasts(
         if found and np.array_equal(found[-1].found.sizes, difference.sizes):
             # Mostly each item counts once: one array does for all.
             difference = replace(difference, sizes=found[-1].found.sizes)
-        largest = _largest(points) if not found or about[0] == found[0].about[0] else None
+        largest = _largest(points) if not found or about.score == found[0].about.score else None
         found.append(Contrast(about, score.orientation, difference, counted_in(points), largest))
     return found
 
@@ -232,7 +236,7 @@ def _pairs(score: Score, by: str, about: tuple[str, str], baseline: str) -> Iter
         both = both.join(other, on="point", maintain_order="left").drop("point")
         # Each item counts once, over its opponents and judges.
         means = _means(both, "place", kept[:-1], ("a", "b"))
-        yield (score.name, run, model, first, second), score, means
+        yield About(score.name, run, model, first, second), score, means
 
 
 def _means(
@@ -256,15 +260,10 @@ def differences(found: Sequence[Contrast], confidence_level: float) -> list[Diff
 
 
 def _difference(contrast: Contrast, decided: Decided) -> Difference:
-    score, run, model, first, second = contrast.about
     found, interval = contrast.found, decided.estimate.interval
     n_items, n_clusters = contrast.sizes
     return Difference(
-        score=score,
-        run=run,
-        model=model,
-        first=first,
-        second=second,
+        **msgspec.structs.asdict(contrast.about),
         a=finite(found.first),
         b=finite(found.second),
         difference=finite(found.value),
@@ -291,15 +290,10 @@ _MOST_SETTINGS: Final = 200
 _MOST_SETTING: Final = 300
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(About, frozen=True):
     """One item under a difference.
 
     Attributes:
-        score: As in `Difference`, and so are `run`, `model`, `first` and `second`.
-        run: Label of the run, if one.
-        model: Name of the model, if one.
-        first: Label or name of the first.
-        second: Label or name of the second.
         item: Key of the item.
         turn: Of the conversation, from 1 on.
         prompt: Beginning of the item's prompt, in a line.
@@ -307,11 +301,6 @@ class Change(msgspec.Struct, frozen=True):
         b: Value of the second.
     """
 
-    score: str
-    run: str
-    model: str
-    first: str
-    second: str
     item: str
     turn: int | None
     prompt: str
@@ -353,8 +342,9 @@ def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:
         .head(MOST_CHANGES)
     )
     prompts = _previews(side, rows["item"].cast(pl.String))
+    abouts = [msgspec.structs.asdict(one.about) for one in found]
     return [
-        Change(*found[int(at)].about, item, turn, prompts.get(item, ""), a, b)
+        Change(**abouts[at], item=item, turn=turn, prompt=prompts.get(item, ""), a=a, b=b)
         for item, turn, a, b, at in rows.iter_rows()
     ]
 

@@ -40,7 +40,7 @@ from orchestrator.runner.servers.connections import warn_of_missing_keys
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.machine import raise_file_limit
 from orchestrator.runner.servers.placement import Waves
-from orchestrator.runner.servers.registry import Keep, ServerRegistry
+from orchestrator.runner.servers.registry import ServerRegistry
 from orchestrator.runner.servers.slurm import On, are_shared, carriers, places_on
 from orchestrator.runner.servers.slurm_chain import is_handed_on
 from orchestrator.runner.session.adaptive import Adaptive
@@ -321,9 +321,10 @@ def _fleet(
     on, keep, accept_change = call.on, call.keep_servers, call.accept_server_change
     carrier_of = carriers(prepared, on, keep_servers=keep)
     placed = places_on(prepared, on)
-    registry, is_shared = ServerRegistry(), are_shared(prepared)
+    is_shared = are_shared(prepared)
+    shelf = ServerRegistry(mode="shared" if is_shared else "kept" if keep else "ended")
     if keep:
-        registry.prepare()
+        shelf.prepare()
     identities = prepared.plan.identities
     needs, enabled = needs_of(prepared.plan.parts), prepared.recipe.settings.probe
     fleet = Fleet(
@@ -336,7 +337,7 @@ def _fleet(
         placed=placed.servers,
         carrier_of=carrier_of,
         probes=Probes(store, needs, accept_change=accept_change, enabled=enabled),
-        keep=Keep(registry, identities, "shared" if is_shared else "kept" if keep else "ended"),
+        shelf=shelf,
         copies=copies_of(prepared, store, accept_change=accept_change),
     )
     return fleet, placed.turns()

@@ -351,7 +351,7 @@ def _tokens(ask: GenerateAsk | ScoreAsk, made: Generation | Scored, speller: Spe
     return {
         "missing": missing,
         "tokens": {
-            "n": found.n,
+            "n": len(found.ids),
             "ids": found.ids[:_MOST_TOKENS],
             "pieces": None
             if pieces is None

@@ -45,7 +45,7 @@ def of_lists(
     equal = ordered[:, 1:] == ordered[:, :-1]
     # Two tokens may have one text, and then one number below 0.
     if equal.any() and (equal & (ordered[:, 1:] >= 0)).any():
-        return _fault("the reply lists a token twice among the alternatives of one place")
+        return unparseable("the reply lists a token twice among the alternatives of one place")
     agrees = np.abs(known - drawn[:, None]) <= ROUNDING
     # Likelier than a token that is listed, and itself not listed with its number.
     least = np.where(known > _NO_MASS, known, 0).min(axis=1, initial=0)
@@ -57,7 +57,7 @@ def of_lists(
         return None
     at = int(np.flatnonzero(lost)[0])
     said = f"token {at + 1} was drawn with ln p {drawn[at]:.4g}, and its list says another"
-    return _fault(said)
+    return unparseable(said)
 
 
 def overfull(logprobs: FloatArray) -> Failure | None:
@@ -74,7 +74,7 @@ def overfull_list(logprobs: Collection[float]) -> Failure | None:
 def _too_much(mass: float) -> Failure | None:
     if not mass > MOST_MASS:
         return None
-    return _fault(f"the probabilities of the alternatives of one token sum to {mass:.3g}")
+    return unparseable(f"the probabilities of the alternatives of one token sum to {mass:.3g}")
 
 
 def misspelled(tokens: list[bytes], text: str) -> Failure:
@@ -86,11 +86,7 @@ def misspelled(tokens: list[bytes], text: str) -> Failure:
     while same < min(len(seen), len(text)) and seen[same] == text[same]:
         same += 1
     said = f"the tokens of the reply do not spell its text of {len(text)} characters"
-    return _fault(f"{said} from character {same + 1} on")
-
-
-def _fault(said: str) -> Failure:
-    return unparseable(said)
+    return unparseable(f"{said} from character {same + 1} on")
 
 
 TOO_LONG: Final = unparseable(

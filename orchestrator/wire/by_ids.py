@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from orchestrator.records import Failure, FloatArray, TopLogprobs
+from orchestrator.records import Failure, FloatArray, TopLogprobs, unparseable
 from orchestrator.wire._located import overfull
 from orchestrator.wire.parsing import TokenId, field
 from orchestrator.wire.requests import encode
@@ -217,6 +217,11 @@ class Forced(msgspec.Struct, frozen=True):
     logprobs: FloatArray
     top: TopLogprobs | None
     n_cached: int
+
+
+def other_prompt(n_sent: int, n_read: int) -> Failure:
+    """The failure of a reply to another prompt: a second BOS, or one that was cut short."""
+    return unparseable(f"{n_sent} prompt tokens were sent and {n_read} were read by the server")
 
 
 class Looked(msgspec.Struct, frozen=True):

@@ -44,14 +44,6 @@ from orchestrator.wire.parsing import (
 )
 from orchestrator.wire.spelling import id_in, ids_in
 
-_USUAL: Final = (STOP, LENGTH)
-
-_KEY_REPEATED: Final = Failure(
-    "server_error",
-    "the answer repeats the API key of the request; it is not stored",
-    permanent=True,
-)
-
 _TOO_MANY: Final = unparseable(f"the reply lists more than {MAX_LISTED:,} alternatives")
 
 
@@ -104,7 +96,11 @@ def _drawn(
     if _is_too_long(answer, message):
         return TOO_LONG
     if _repeats(message, reading.secret):
-        return _KEY_REPEATED
+        return Failure(
+            "server_error",
+            "the answer repeats the API key of the request; it is not stored",
+            permanent=True,
+        )
     end = end_of(answer.finish_reason)
     thought = _set_aside(message, end, reading.thinking_end)
     if isinstance(thought, Failure):
@@ -119,7 +115,7 @@ def _drawn(
     n_thinking = usage.n_thinking if observed.n_thinking is None else observed.n_thinking
     return Generation(
         text,
-        end if end in _USUAL else failures.clean(str(answer.finish_reason), reading.secret),
+        end if end in (STOP, LENGTH) else failures.clean(str(answer.finish_reason), reading.secret),
         usage.n_prompt,
         usage.n_completion,
         observed.token_ids,

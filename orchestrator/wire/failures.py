@@ -160,7 +160,6 @@ LONG_SECRET: Final = 12
 
 _ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)")
 _STATUS: Final = re.compile(r"[345][0-9]{2}")
-_STATUS_NAMES: Final = ("code", "status", "status_code", "http_status", "http_code")
 # Of a page the title tells what it is; words such as "content" are in the code of each.
 _PAGE: Final = re.compile(r"\A\s*<.*?<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _DEAD: Final = re.compile(r"EngineCore|EngineDeadError|engine (?:is dead|has died)", re.IGNORECASE)
@@ -205,7 +204,7 @@ def _stated(parsed: Mapping[str, Any]) -> int:
     """The status that an error body states, by its error before by itself; 0 where it has none."""
     error = parsed.get("error")
     for place in (error, parsed) if isinstance(error, dict) else (parsed,):
-        for name in _STATUS_NAMES:
+        for name in ("code", "status", "status_code", "http_status", "http_code"):
             said = place.get(name)
             if isinstance(said, int | str) and _STATUS.fullmatch(_shown(said)):
                 return int(said)

@@ -74,7 +74,11 @@ def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> C
     if (absent := withheld(answer, secret)) is not None:
         return absent
     if message.thought and not message.text:
-        return _REASONS_FIRST
+        return unsupported(
+            "the first token belongs to the reasoning that the server sets aside, not to the "
+            "answer; switch the reasoning off, or let the judge write before its verdict "
+            "(chain_of_thought)"
+        )
     entry = answer.logprobs and _first(answer.logprobs)
     listing = _listing(entry, message.text) if entry else None
     if listing is None:
@@ -199,7 +203,10 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
         text: That came with it.
     """
     if id_in(entry.token) is not None:
-        return _BY_IDS
+        return unsupported(
+            "the reply names tokens by ids ('token_id:7'), so that labels can't be told; start "
+            "the server without --return-tokens-as-token-ids, or say `backend: vllm` of it"
+        )
     way = bytes_of if entry.utf8 else way_of([entry.token], text)
     found: dict[bytes, float] = {}
     values: list[float] = []
@@ -240,14 +247,6 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
 
 _SAME: Final = 1e-4
 """Two numbers of one token differ by no more."""
-_BY_IDS: Final = unsupported(
-    "the reply names tokens by ids ('token_id:7'), so that labels can't be told; start the server "
-    "without --return-tokens-as-token-ids, or say `backend: vllm` of it"
-)
-_REASONS_FIRST: Final = unsupported(
-    "the first token belongs to the reasoning that the server sets aside, not to the answer; "
-    "switch the reasoning off, or let the judge write before its verdict (chain_of_thought)"
-)
 
 
 def _ln_sum(logprobs: Sequence[float]) -> float:

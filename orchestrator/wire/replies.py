@@ -4,7 +4,6 @@ Also load figures in Prometheus text.
 """
 
 import re
-from collections.abc import Callable
 from typing import Any, Final, cast
 
 import msgspec
@@ -50,28 +49,20 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Choices(Counted, gc=False):
+class _Scores(Counted, gc=False):
     logprobs: list[float | None] | None = None
-
-
-class _Scores(_Choices, gc=False):
     token_ids: list[TokenId] | None = None
 
 
-class _ListedScores(_Scores, gc=False):
+class _ObservedScores(_Scores, gc=False):
     top_token_ids: list[list[TokenId]] | None = None
     top_logprobs: list[list[float | None]] | None = None
-
-
-class _ObservedScores(_ListedScores, gc=False):
     features: dict[str, list[float | list[float | None] | None]] | None = None
 
 
 _scores: Final = Decoder(_Scores)
-_listed_scores: Final = Decoder(_ListedScores)
 _observed_scores: Final = Decoder(_ObservedScores)
 _MOST_HEADS: Final = 2**16
-_choices: Final = Decoder(_Choices)
 
 
 def scored(body: bytes, ask: ScoreAsk, method: str, secret: str) -> Scored | Failure:
@@ -84,12 +75,8 @@ def scored(body: bytes, ask: ScoreAsk, method: str, secret: str) -> Scored | Fai
     Failures: "unparseable", "no_logprobs", "unsupported", and what an error in the reply says.
     """
     # No more is read than was asked for.
-    decode: Callable[[bytes, str], _Scores | Failure] = _scores
-    if ask.features:
-        decode = _observed_scores
-    elif ask.top_logprobs:
-        decode = _listed_scores
-    reply = decode(body, secret)
+    is_observed = bool(ask.features or ask.top_logprobs)
+    reply: _Scores | Failure = (_observed_scores if is_observed else _scores)(body, secret)
     if isinstance(reply, Failure):
         return reply
     if reply.error or reply.logprobs is None:
@@ -136,7 +123,7 @@ def scored_nothing(method: str, ask: ScoreAsk) -> Scored:
 
 def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Failure:
     """Label probabilities from our own `/v1/choose`, in the order of the labels."""
-    reply = _choices(body, secret)
+    reply = _scores(body, secret)
     if isinstance(reply, Failure):
         return reply
     if reply.error or reply.logprobs is None:
@@ -199,7 +186,7 @@ def _numbers(given: list[float | list[float | None] | None]) -> FloatArray | Non
 
 def _listed(reply: _Scores, n_tokens: int, k: int) -> TopLogprobs | Failure | None:
     """The alternatives of a reply, both arrays of shape (n_tokens, k), most likely first."""
-    if not k or not isinstance(reply, _ListedScores):
+    if not k or not isinstance(reply, _ObservedScores):
         return None
     ids, rows = reply.top_token_ids, reply.top_logprobs
     if ids is None or rows is None:

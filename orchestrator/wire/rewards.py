@@ -49,7 +49,6 @@ _NOT_RAW: Final = unparseable(
     "`/classify` gave probabilities where raw outputs were asked for (use_activation: false); set "
     "`rated_by: probabilities` in the settings of the back-end"
 )
-_NO_SHARES: Final = unparseable("the `probs` in the reply of `/classify` are no probabilities")
 _CERTAIN: Final = unparseable(
     "`/classify` gave a probability of 0 or 1, whose logarithm is no finite reward; read raw "
     "outputs instead (`rated_by: pooling` or `classify`)"
@@ -112,7 +111,7 @@ def classes(body: bytes, method: str, secret: str, *, activated: bool) -> Reward
     if not activated:
         return _NOT_RAW if is_share and p.size > 1 else found
     if not is_share:
-        return _NO_SHARES
+        return unparseable("the `probs` in the reply of `/classify` are no probabilities")
     if not ((p > 0.0) & (p < 1.0)).all():
         return _CERTAIN
     values = np.log(p) - (np.log1p(-p) if p.size == 1 else 0.0)

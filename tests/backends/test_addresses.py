@@ -9,13 +9,14 @@ import pytest
 from aiohttp import web
 
 from backends._aiohttp_transport import AiohttpTransport
-from backends._transport import Reply, whole
+from backends._transport import Reply
 from backends.openai import Config, OpenaiKind
 from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import GenerateAsk
 from orchestrator.backend import Endpoint, base_url_fault, server_address
 from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.runner.models.asking import Http, scan
+from tests.whole import whole
 
 TRANSPORTS = (AiohttpTransport, OpenaiTransport)
 KEY = "sk-0123456789abcdef"

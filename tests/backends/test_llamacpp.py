@@ -135,7 +135,7 @@ async def test_a_model_that_is_not_served_is_named_with_those_that_are(player):
     stated = await backend_on(player, model="other").provenance()
     assert isinstance(stated, Failure)
     assert (stated.cause, stated.permanent) == ("not_found", True)
-    assert "it has judge" in stated.message
+    assert "available: judge" in stated.message
 
 
 @pytest.mark.parametrize("field", ["n_probs", "samplers", "id_slot", "seed"])

@@ -7,10 +7,11 @@ import zlib
 import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
-from backends._transport import Reply, whole
+from backends._transport import Reply
 from backends.openai.transport import OpenaiTransport
 from orchestrator.records import Failure
 from tests.backends.test_scripted_replies import HEAD, scripted
+from tests.whole import whole
 
 BODY = b'{"ok": 1}'
 GZIP = gzip.compress(BODY, mtime=0)

@@ -11,10 +11,11 @@ import pytest
 
 from backends import _transport
 from backends._aiohttp_transport import AiohttpTransport
-from backends._transport import Repeats, Reply, whole
+from backends._transport import Repeats, Reply
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
+from tests.whole import whole
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 PLAIN = HEAD + b"content-length: 2\r\n\r\nok"

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from backends import embedded, fake, llamacpp, openai, sglang, tgi, vllm
 from backends._aiohttp_transport import AiohttpTransport
 from backends._openai_compatible import TRIED
-from backends._transport import Reply, whole
+from backends._transport import Reply
 from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint, Provenance, answered, check_header, reward, with_query
@@ -33,6 +33,7 @@ from orchestrator.runner.models.asking import Http, Target
 from orchestrator.runner.models.probe import probe_model
 from tests.backends.kinds import kind_in
 from tests.fake.main import serving
+from tests.whole import whole
 
 KEY = "sk-of-this-endpoint"
 HIDDEN = "hidden-value-of-a-header"

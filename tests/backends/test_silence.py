@@ -14,11 +14,11 @@ import pytest
 
 from backends import _transport
 from backends._aiohttp_transport import AiohttpTransport
-from backends._transport import whole
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
 from tests.nodes import Node, nodes
+from tests.whole import whole
 
 CHAT = "/v1/chat/completions"
 KINDS = (AiohttpTransport, OpenaiTransport)

@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
-from backends._transport import Reply, check_base_url, whole
+from backends._transport import Reply, check_base_url
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 from tests.fake.main import serving
+from tests.whole import whole
 
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":4}'
 CHAT = "/v1/chat/completions"

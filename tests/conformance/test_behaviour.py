@@ -8,12 +8,13 @@ import re
 import numpy as np
 import pytest
 
-from backends._transport import http_transport, whole
+from backends._transport import http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint, Provenance
 from orchestrator.records import Failure, Message, Prefix, Sampling, labels
 from tests.conformance.measure import SYMBOLS, VERDICT, known
 from tests.conformance.servers import CONTEXT, KINDS, MODEL
+from tests.whole import whole
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -34,15 +34,15 @@ VOCABULARY = {text: token for token, text in enumerate(TOKENS)}
 PAIRS: Any = [tuple(merge.split(" ")) for merge in MERGES]
 
 
-def convert(folder: Path, **options: Any) -> _gguf_model.Tokenizer:
+def convert(folder: Path, **options: Any) -> dict[str, Any]:
     file = write(folder / "m.gguf", model("qwen2", num_hidden_layers=1), **options)
-    return _gguf_model.converted(_gguf.read(file, arrays=True), file)
+    return _gguf_model.converted(_gguf.read(file, arrays=True), file)[0]
 
 
 @cache
 def tokenizer(pre: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        return Tokenizer.from_str(json.dumps(convert(Path(folder), pre=pre).tokenizer))
+        return Tokenizer.from_str(json.dumps(convert(Path(folder), pre=pre)))
 
 
 @cache

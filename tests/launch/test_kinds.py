@@ -74,7 +74,7 @@ def test_serving_embedded_models_is_its_command_line(tmp_path, threads, expected
     assert command[:5] == (*OWN, "launch.embedded.server")
     assert options(command[5:]) == {
         "--model": f"a={tmp_path}", "--host": "127.0.0.1", "--port": "0", "--dtype": "bfloat16",
-        "--device": "cpu", **expected,
+        "--device": "cpu", "--attention-tokens": "4096", **expected,
     }  # fmt: skip
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
-from backends._transport import Reply, whole
+from backends._transport import Reply
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
 from orchestrator.network import proxy_of
 from orchestrator.records import Failure
 from orchestrator.runner.models.asking import Http
+from tests.whole import whole
 
 PUBLIC = "http://models.example"
 NETRC = """machine models.example login me password from-netrc

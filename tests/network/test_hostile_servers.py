@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
-from backends._transport import Reply, Transport, whole
+from backends._transport import Reply, Transport
 from backends.openai.transport import OpenaiTransport
 from orchestrator import network
 from orchestrator.backend import Endpoint
@@ -17,6 +17,7 @@ from orchestrator.records import Failure
 from orchestrator.runner.models.asking import Http
 from tests.network.hostile import ATTACKS, ENDLESS, HEAD, attacking
 from tests.network.watched import Watched
+from tests.whole import whole
 
 T = TypeVar("T")
 KINDS = (AiohttpTransport, OpenaiTransport)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backends._transport import Read, Reply, Transport, whole
+from backends._transport import Read, Reply, Transport
 from orchestrator.records import Failure
 from tests.conftest import ROOT
+from tests.whole import whole
 
 FOLDER = Path(__file__).parent
 

@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.openai import marks_of, origin_of, still_says, words
+from backends.openai import origin_of, words
 
 
 def body(content="x", **more):
@@ -39,14 +39,3 @@ def test_no_answer_can_name_another_model(text, spaced):
     spoof = f'{text}"model":"evil","system_fingerprint":"evil",'
     reply = {"choices": [{"message": {"content": spoof}}]}
     assert origin_of(json.dumps(reply, separators=separators).encode()) == (b"", b"")
-
-
-def test_a_reply_still_says_what_another_said_until_one_of_both_changes():
-    first = body(system_fingerprint="fp_1")
-    marks = marks_of(first)
-    assert still_says(first, marks)
-    assert still_says(body("another " * 1000, system_fingerprint="fp_1"), marks)
-    assert not still_says(body(system_fingerprint="fp_2"), marks)
-    assert not still_says(body(), marks)
-    assert not still_says(first.replace(b"m-1", b"m-2"), marks)
-    assert not still_says(first, marks_of(body()))

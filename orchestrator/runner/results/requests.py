@@ -227,11 +227,6 @@ class Tokens(NamedTuple):
     ids: list[int | None]
     pieces: list[str] | None
 
-    @property
-    def n(self) -> int:
-        """The number of tokens."""
-        return len(self.ids)
-
 
 Alternative = tuple[int, str | None, float]
 """One of the most likely tokens at a position: its id, its text as it stands alone, its ln p.

@@ -31,7 +31,7 @@ from orchestrator.runner.servers.connections import (
 from orchestrator.runner.servers.health import look_after
 from orchestrator.runner.servers.launched import CarrierOf, Launched, PlacedServer, launched_servers
 from orchestrator.runner.servers.placement import Loss
-from orchestrator.runner.servers.registry import Keep
+from orchestrator.runner.servers.registry import ServerRegistry
 from orchestrator.runner.servers.replicas import Replicas
 from orchestrator.store import Store
 
@@ -87,8 +87,9 @@ class Fleet:
     """Gives a back-end for each model.
 
     A server is held to what answered for the same identity, unless `accept_change`. Launched
-    servers are those of `launched_servers`; without probes their word is taken. Where
-    `waits_for_all`, every server of a model is connected before it is asked.
+    servers are those of `launched_servers`, and without a `shelf` they are not found again; without
+    probes the word of servers is taken. Where `waits_for_all`, every server of a model is connected
+    before it is asked.
 
     Attributes:
         states: Of the connection to each model, in a word.
@@ -110,7 +111,7 @@ class Fleet:
         placed: Sequence[PlacedServer] | None = None,
         carrier_of: CarrierOf | None = None,
         probes: Probes | None = None,
-        keep: Keep | None = None,
+        shelf: ServerRegistry | None = None,
         copies: Copies | None = None,
         waits_for_all: bool = False,
     ) -> None:
@@ -132,7 +133,7 @@ class Fleet:
         if probes is not None:
             probes.others = self._others
         self._servers = launched_servers(
-            models, log_of, placed=placed, carrier_of=carrier_of, keep=keep, allow_code=allow_code
+            models, log_of, placed=placed, carrier_of=carrier_of, allow_code=allow_code
         )
         self._errands: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._doubts = Doubts(self._errands.put_nowait)
@@ -141,6 +142,8 @@ class Fleet:
         self.listener = Listener()
         self.launched = _each(self._servers.values())
         for server in self.launched:
+            if shelf is not None:
+                server.keeping = server.known_by(shelf, identities, 1 + self._number(server))
             server.started = partial(self._started, server)
             server.has_answered = partial(self._has_answered, server)
             server.lost = lambda node: self.listener.lost(node)

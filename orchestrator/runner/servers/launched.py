@@ -33,7 +33,7 @@ from orchestrator.runner.servers.health import (
     start_failed,
 )
 from orchestrator.runner.servers.machine import wait_until_given_back
-from orchestrator.runner.servers.registry import Keep, Keeping, KeptServer
+from orchestrator.runner.servers.registry import Keeping, KeptServer, ServerRegistry
 from orchestrator.serving import Carried, Carrier, LaunchKind, RunningServer, ServedModel
 
 # A server on another machine that has accepted no connection for so long is started elsewhere.
@@ -127,7 +127,7 @@ class Launched:
         async with self._lock:
             if self._given_up is not None:
                 return self._given_up
-            if self.keeping is not None and self.keeping.of.mode == "shared":
+            if self.keeping is not None and self.keeping.shelf.mode == "shared":
                 self.server = await self.keeping.wait()
                 return self.server
             if self.server is None and self._last_end is None:
@@ -200,21 +200,23 @@ class Launched:
             self._lost_at = now
         return server if now - self._lost_at >= _LOST_S else None
 
-    def known_by(self, keep: Keep, number: int) -> Keeping:
+    def known_by(
+        self, shelf: ServerRegistry, identities: Mapping[str, bytes], number: int
+    ) -> Keeping:
         """Return the record for finding it again: a hash of everything it was started with.
 
         `number` counts the servers of its models from 1.
         """
         names = tuple(model.name for model in self.models)
-        served = [(name, keep.identities[name]) for name in sorted(names)]
+        served = [(name, identities[name]) for name in sorted(names)]
         settings = self.launch.config.model_dump_json()
         key = digest(__version__, self.kind, settings, served, number).hex()
-        return Keeping(keep, key, self.kind, names)
+        return Keeping(shelf, key, self.kind, names)
 
     def _kept(self) -> RunningServer | None:
         if self.keeping is None:
             return None
-        found = self.keeping.of.shelf.find(self.keeping.key)
+        found = self.keeping.shelf.find(self.keeping.key)
         if found is not None:
             self._started_at = asyncio.get_running_loop().time()
             _log.info(
@@ -398,13 +400,11 @@ def launched_servers(
     *,
     placed: Sequence[PlacedServer] | None = None,
     carrier_of: CarrierOf | None = None,
-    keep: Keep | None = None,
     allow_code: bool,
 ) -> Mapping[str, tuple[Launched, ...]]:
     """The servers of each model that is launched; several where it has replicas.
 
-    Where not `placed`, GPUs are left to them; without `carrier_of` they stay on this machine, and
-    without `keep` they are not found again.
+    Where not `placed`, GPUs are left to them; without `carrier_of` they stay on this machine.
     """
     if placed is None:
         groups = grouped(specs, allow_code=allow_code)
@@ -424,8 +424,6 @@ def launched_servers(
             kind = "" if spec.server is None else spec.server.kind
             server = Launched(name, kind, launch, log_of(name))
             server.models, server.node = served, share.node
-            if keep is not None:
-                server.keeping = server.known_by(keep, number)
             copies.append(server)
         found.update(dict.fromkeys(names, tuple(copies)))
     return found

@@ -13,7 +13,7 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
@@ -116,10 +116,17 @@ class ServerRegistry:
     """The folder of kept servers.
 
     It is made when something is put there; the user's own where None.
+
+    Attributes:
+        mode: The servers of a run are `ended` or `kept` when it ends, or they are those `shared` on
+            a cluster, which `servers start` keeps, and none is started.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path | None = None, mode: Literal["ended", "kept", "shared"] = "ended"
+    ) -> None:
         self._folder = folder or state_folder()
+        self.mode = mode
 
     def find(self, key: str, *, shared: bool = False) -> KeptServer | None:
         """A server of this key that runs, here or shared on a cluster: that last heard of."""
@@ -250,32 +257,17 @@ def _process(kept: Kept) -> psutil.Process | None:
 _log = logging.getLogger(__name__)
 
 
-class Keep(msgspec.Struct, frozen=True):
-    """The shelf on which the servers of a run are found again and kept.
-
-    Attributes:
-        shelf: Where kept servers are remembered.
-        identities: Of the models.
-        mode: Servers are `ended` or `kept` when the run ends, or they are those `shared` on a
-            cluster, which `servers start` keeps, and none is started.
-    """
-
-    shelf: ServerRegistry
-    identities: Mapping[str, bytes]
-    mode: Literal["ended", "kept", "shared"] = "ended"
-
-
 class Keeping(msgspec.Struct):
     """The record by which one server is found again and kept.
 
     Attributes:
-        of: The shelf, and what is wanted there.
+        shelf: Where it is remembered.
         key: What it serves and how.
         kind: Of the launch module.
         models: Names that it answers to.
     """
 
-    of: Keep
+    shelf: ServerRegistry
     key: str
     kind: str
     models: tuple[str, ...]
@@ -283,7 +275,7 @@ class Keeping(msgspec.Struct):
     async def wait(self) -> KeptServer:
         """The server that is kept on a cluster, once it is there."""
         has_said = False
-        while (found := self.of.shelf.find(self.key, shared=True)) is None:
+        while (found := self.shelf.find(self.key, shared=True)) is None:
             if not has_said:
                 said = "waiting for the server of %s: `orchestrator servers start` starts it"
                 _log.warning(said, ", ".join(self.models))
@@ -300,8 +292,8 @@ class Keeping(msgspec.Struct):
         now = datetime.now(UTC).timestamp()
         kept = self._record(server, f"{name}-{job}", os.getpid(), now)
         kept = msgspec.structs.replace(kept, job=job)
-        self.of.shelf.put(kept, server.api_key)
-        return self.of.shelf.interrupted(kept)
+        self.shelf.put(kept, server.api_key)
+        return self.shelf.interrupted(kept)
 
     def _record(self, server: RunningServer, name: str, watchdog: int, started: float) -> Kept:
         return Kept(
@@ -321,7 +313,7 @@ class Keeping(msgspec.Struct):
         """Keep a server when the run ends; return False if it ends with the run."""
         if isinstance(server, KeptServer):
             return server.exit_code() is None
-        if self.of.mode != "kept" or not isinstance(server, Keepable):
+        if self.shelf.mode != "kept" or not isinstance(server, Keepable):
             return False
         if server.exit_code() is not None:
             return False
@@ -332,14 +324,14 @@ class Keeping(msgspec.Struct):
             return False
         kept = self._record(server, f"{self.models[0]}-{watchdog}", watchdog, started)
         try:
-            self.of.shelf.put(kept, server.api_key)
+            self.shelf.put(kept, server.api_key)
         except OSError as error:
             # What nobody would find again must not stay.
             _log.warning("cannot keep the server %r: %s", kept.name, error)
-            self.of.shelf.stop(kept)
+            self.shelf.stop(kept)
         return True
 
     async def end(self, server: RunningServer) -> None:
         """End a server although it is kept, unless others ask it too."""
         if isinstance(server, KeptServer) and not server.kept.job:
-            await asyncio.to_thread(self.of.shelf.stop, server.kept)
+            await asyncio.to_thread(self.shelf.stop, server.kept)

@@ -12,7 +12,7 @@ import transformers
 from launch.embedded.layout import Pool
 from launch.embedded.protocol import UnsupportedModelError
 from launch.embedded.runner import Chunk, Runner
-from launch.embedded.served import Settings, _context, find_weights, load
+from launch.embedded.served import Settings, _context, load
 from orchestrator.errors import LaunchError
 
 SMALL: dict[str, Any] = {
@@ -52,8 +52,8 @@ def test_other_architectures_pass_the_check(kind: str, fields: dict[str, Any]) -
     plain = runner.model(input_ids=torch.tensor([ids])).logits[0]
     pool = Pool(runner.layout, 64, runner.like)
     pool.reserve(1)
-    first = runner.prefill([Chunk(ids[:-1], range(len(ids) - 1))])
-    pool.write(0, 0, runner.layout.flatten(first.cache.fresh, 0, len(ids) - 1))
+    _, cache = runner.prefill([Chunk(ids[:-1], range(len(ids) - 1))])
+    pool.write(0, 0, runner.layout.flatten(cache.fresh, 0, len(ids) - 1))
     stepped = runner.step(pool, ids[-1:], [len(ids) - 1])
     assert torch.allclose(stepped[0], plain[-1], atol=1e-4)
 
@@ -97,11 +97,12 @@ def test_sequences_stay_within_a_sliding_window() -> None:
 
 
 def test_a_place_without_a_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match=r"config\.json is missing"):
-        find_weights(str(tmp_path))
+    with pytest.raises(LaunchError, match=r"no config\.json in "):
+        load("x", str(tmp_path), Settings())
 
 
 def test_a_broken_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
+    (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(LaunchError, match="cannot be loaded"):
         load("x", str(tmp_path), Settings())

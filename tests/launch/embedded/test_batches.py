@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from launch.embedded.app import _in_thread
-from launch.embedded.chat import unresolved
 from launch.embedded.jobs import Job
 from launch.embedded.prefill import Prefiller, Prefixes
+from launch.embedded.routes import unresolved
 from orchestrator.errors import LaunchError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launch.embedded import scoring as routes
+from launch.embedded import routes
 from launch.embedded.protocol import ChooseRequest, ScoreRequest
 from launch.embedded.served import Settings, load
 from tests.launch.embedded.client import USER, forced, run, taken

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from launch.embedded import scoring as routes
+from launch.embedded import routes
 from launch.embedded.engine import Engine, Limits
 from launch.embedded.jobs import Job, Work
 from launch.embedded.prefill import BLOCK

@@ -7,10 +7,10 @@ import threading
 import pytest
 import torch
 
-from launch.embedded.chat import unresolved
 from launch.embedded.engine import Engine, Limits
 from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop
 from launch.embedded.protocol import ApiError, ClientGoneError
+from launch.embedded.routes import unresolved
 from launch.embedded.served import Served
 from tests.launch.embedded.client import drawn, run, telling
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from launch.embedded import scoring as routes
+from launch.embedded import routes
 from launch.embedded.engine import Engine, Limits
 from launch.embedded.features import OBSERVERS, Wanted, Watcher
 from launch.embedded.jobs import Work

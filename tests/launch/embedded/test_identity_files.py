@@ -117,7 +117,7 @@ def legacy_files(folder: Path) -> None:
 
 def shards(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "model-1.safetensors")
-    names = [one.name for one in _memory.tensors(folder / "model-1.safetensors")]
+    names = [name for name, *_ in _memory.tensors(folder / "model-1.safetensors")]
     listed = {"metadata": {}, "weight_map": dict.fromkeys(names, "model-1.safetensors")}
     (folder / _memory.INDEX).write_text(json.dumps(listed))
 

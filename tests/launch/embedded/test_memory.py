@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launch.embedded import layout
-from launch.embedded.chat import unresolved
 from launch.embedded.engine import Engine, Limits, capacities
 from launch.embedded.jobs import Answer, Draw, Job, Stop
 from launch.embedded.layout import Account, Need, Pool, bytes_of, longest_sequence
 from launch.embedded.model import is_packed
+from launch.embedded.routes import unresolved
 from launch.embedded.runner import Chunk, Prefilled, Runner
 from launch.embedded.served import Served, Settings, load
 from orchestrator.errors import LaunchError

@@ -7,11 +7,11 @@ import random
 import pytest
 import torch
 
-from launch.embedded import scoring as routes
-from launch.embedded.chat import unresolved
+from launch.embedded import routes
 from launch.embedded.engine import Engine, Limits
 from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop, Work
 from launch.embedded.protocol import ChooseRequest, Prefix, ScoreRequest
+from launch.embedded.routes import unresolved
 from launch.embedded.served import Served
 from tests.launch.embedded.client import USER, drawn, forced, run, taken
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 import transformers
 
-from launch.embedded import scoring as routes
+from launch.embedded import routes
 from launch.embedded.model import Rating
 from launch.embedded.protocol import ApiError, PoolingRequest
-from launch.embedded.scoring import activated
+from launch.embedded.routes import activated
 from launch.embedded.served import Settings, load
 from orchestrator.errors import LaunchError
 from tests.launch.embedded.client import Client, run

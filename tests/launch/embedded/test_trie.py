@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.embedded.scoring import visible
+from launch.embedded.routes import visible
 from orchestrator.wire.by_ids import Path, cut
 
 END = 9

@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.runner.servers import registry
-from orchestrator.runner.servers.registry import Keep, Keeping, Kept, ServerRegistry
+from orchestrator.runner.servers.registry import Keeping, Kept, ServerRegistry
 
 
 class Process:
@@ -52,8 +52,8 @@ def watchdog():
 
 @pytest.fixture
 def kept(watchdog, tmp_path):
-    before = ServerRegistry(tmp_path / "before")
-    keeping = Keeping(Keep(before, {}, "kept"), "key", "fake", ("a", "b"))
+    before = ServerRegistry(tmp_path / "before", "kept")
+    keeping = Keeping(before, "key", "fake", ("a", "b"))
     assert keeping.keep(Process(watchdog))
     (found,) = before.all()
     return found
