@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 994,
-    "functions with `Any` in the signature": 215,
-    "lines": 99_724,
+    "private functions used once": 1_001,
+    "functions with `Any` in the signature": 220,
+    "lines": 99_995,
     "files": 398,
-    "distinct names": 3_780,
-    "value classes": 487,
-    "fields of value classes": 2_360,
+    "distinct names": 3_794,
+    "value classes": 486,
+    "fields of value classes": 2_351,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,

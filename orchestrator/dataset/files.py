@@ -17,7 +17,7 @@ from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
 from orchestrator.dataset.rows import Rows, other_form
 from orchestrator.dataset.shapes import Row
 from orchestrator.disk.paths import PACKED, answers, expanded, suffix_of
-from orchestrator.errors import DatasetError, need
+from orchestrator.errors import DatasetError, StoreError, need
 
 if TYPE_CHECKING:
     import polars as pl
@@ -222,6 +222,8 @@ class ParquetRows:
             self._frame = source
         except columnar.UNREADABLE as error:
             raise _unreadable(source, shown, b"PAR1", "Parquet", error) from error
+        except StoreError as error:
+            raise DatasetError(f"{error}, or use JSON Lines") from error
         self.columns = tuple(self._frame.columns)
 
     def __len__(self) -> int:

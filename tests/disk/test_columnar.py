@@ -72,21 +72,3 @@ def test_a_frame_is_written_where_its_path_says(folder):
     written = write_parquet({"x": "i64", "y": "str"}, rows, path)
     assert written.select(pl.len()).collect().item() == len(rows)
     assert [entry.name for entry in path.parent.iterdir()] == ["g.parquet"]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"PAR1",
-        b"PAR1" + (2**31).to_bytes(4, "little") + b"PAR1",
-        b"PAR1" + b"\x19\xf9" * 500 + (1000).to_bytes(4, "little") + b"PAR1",
-        b"PAR1" + b"\x1c" * 500 + (500).to_bytes(4, "little") + b"PAR1",
-        b"PAR1" + b"\x19\xfc\xff\xff\xff\x07" + (6).to_bytes(4, "little") + b"PAR1",
-    ],
-    ids=["empty", "short", "long_footer", "lists_in_lists", "deep", "long_list"],
-)
-def test_a_damaged_file_is_no_parquet(content, tmp_path):
-    (tmp_path / "f.parquet").write_bytes(content)
-    with pytest.raises(columnar.UNREADABLE):
-        columnar.read(tmp_path / "f.parquet")

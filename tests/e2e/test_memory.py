@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.disk import files
 from orchestrator.errors import EXIT_FAILED, EXIT_PARTIAL, EXIT_USAGE
 from orchestrator.store import blobs
+from tests.disk import bombs
 from tests.e2e.limited import orchestrator
 from tests.e2e.runs import fake_server, run, write_recipe
 from tests.fuzz.mangled import mangling
@@ -59,6 +61,39 @@ def test_rows_that_inflate_to_4_gib_are_damage_in_a_report(finished: Path, tmp_p
 
     assert said.returncode == EXIT_FAILED, said.stderr
     assert f"more than the {blobs.MOST_BYTES:,} that a record can have" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("kind", [*bombs.ALL])
+def test_a_dataset_of_parquet_that_holds_gigabytes_is_refused(tmp_path: Path, kind: str) -> None:
+    bombs.ALL[kind](tmp_path / "items.parquet")
+    with fake_server() as url:
+        recipe = json.loads(write_recipe(tmp_path / "r.json", url, n=4).read_text())
+        recipe["dataset"] = {"kind": "parquet", "path": "items.parquet"}
+        (tmp_path / "r.json").write_text(json.dumps(recipe))
+        said = orchestrator("run", tmp_path / "r.json", "--run-dir", tmp_path / "run")
+    assert said.returncode == EXIT_USAGE, said.stderr
+    assert "items.parquet: " in said.stderr
+    assert "use JSON Lines" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("kind", ["rows", "pages"])
+def test_a_frame_that_holds_gigabytes_is_refused_in_a_report(
+    finished: Path, tmp_path: Path, kind: str
+) -> None:
+    copy = Path(shutil.copytree(finished, tmp_path / "run"))
+    frame = next((copy / "results").glob("[!i]*.parquet"))
+    before = files.checksum(frame)
+    bombs.ALL[kind](frame)
+    mark = copy / "results" / ".exported"
+    mark.write_text(mark.read_text().replace(before, files.checksum(frame)))
+
+    said = orchestrator("report", copy)
+
+    assert said.returncode == EXIT_FAILED, said.stderr
+    assert f"{frame.name}: " in said.stderr
+    assert "are read" in said.stderr
     assert "Traceback" not in said.stderr
 
 
