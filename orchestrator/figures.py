@@ -1,7 +1,7 @@
 """A figure: data to be drawn, in words what it shows, and always the same numbers as a table."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -74,9 +74,7 @@ def key(*parts: str) -> str:
     return "-".join(part for part in kept.split("-") if part)[:80] or "figure"
 
 
-def point(
-    label: str, cell: Measured, column: Column, group: str = "", *, name: Callable[[str], str] = str
-) -> dict[str, object] | None:
+def point(label: str, cell: Measured, column: Column, group: str = "") -> dict[str, object] | None:
     """A row of an "intervals" picture; None where there is no value and no bound, open or not.
 
     Args:
@@ -84,19 +82,18 @@ def point(
         cell: The number.
         column: Of the number, for its form.
         group: The row's group; empty for none.
-        name: Makes a name harmless for the format.
     """
     if all(one is None or math.isnan(one) for one in (cell.value, cell.low, cell.high)):
         return None
     return {
-        "label": name(label),
-        "group": name(group),
+        "label": label,
+        "group": group,
         "value": finite(cell.value),
         "low": finite(cell.low),
         "high": finite(cell.high),
         "low_open": cell.low is not None and math.isinf(cell.low),
         "high_open": cell.high is not None and math.isinf(cell.high),
-        "tip": f"{name(label)}{f', {name(group)}' if group else ''}: {cell_text(column, cell)}",
+        "tip": f"{label}{f', {group}' if group else ''}: {cell_text(column, cell)}",
     }
 
 
@@ -105,8 +102,6 @@ def points(
     label: int,
     value: int,
     group: int | None = None,
-    *,
-    name: Callable[[str], str] = str,
 ) -> list[dict[str, Any]]:
     """The rows of a table as those of an "intervals" picture.
 
@@ -115,7 +110,6 @@ def points(
         label: Place of the column of labels.
         value: Place of the column of numbers.
         group: Place of the column of groups; None for none.
-        name: Makes a name harmless for the format.
     """
     found = []
     for row in table.rows[:MAX_ROWS]:
@@ -125,7 +119,7 @@ def points(
         if isinstance(cell, Measured):
             grouped = "" if group is None else str(row[group])
             words = cell_text(table.columns[label], row[label])
-            found.append(point(words, cell, table.columns[value], grouped, name=name))
+            found.append(point(words, cell, table.columns[value], grouped))
     rows = [row for row in found if row is not None]
     # Open ends alone have no place on an axis.
     is_placed = any(row[end] is not None for row in rows for end in ("value", "low", "high"))

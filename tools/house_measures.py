@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 1_001,
     "functions with `Any` in the signature": 220,
-    "lines": 99_995,
+    "lines": 99_958,
     "files": 398,
     "distinct names": 3_794,
     "value classes": 486,

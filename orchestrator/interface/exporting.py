@@ -180,7 +180,7 @@ def report_tables(result: Result) -> dict[str, Table]:
     # The page's own copies have their warnings in the title.
     of_page = replace(material(result), tables=result.tables)
     found: dict[str, Table] = {}
-    for section in sections(of_page, with_examples=False):
+    for section in sections(of_page):
         drawn = [
             msgspec.structs.replace(table, basis=table.basis or figure.basis)
             for figure in section.figures

@@ -78,15 +78,12 @@ def latex(table: Table, *, name: str, about: str = "") -> str:
         *(f"  {line}" for line in lines),
         r"\end{table}",
     ]) + "\n"  # fmt: skip
-    return "".join(f"% {line}\n" for line in _comments(about, text)) + text
-
-
-def _comments(about: str, text: str) -> list[str]:
-    found = [safe_line(about)] if about else []
-    found.append(r"Needs \usepackage{booktabs} in the preamble.")
+    comments = [safe_line(about)] if about else []
+    comments.append(r"Needs \usepackage{booktabs} in the preamble.")
     if any(ord(character) > _LAST_LATIN for character in text):
-        found.append("Compile with LuaLaTeX or XeLaTeX and a font that has all of its characters.")
-    return found
+        font = "Compile with LuaLaTeX or XeLaTeX and a font that has all of its characters."
+        comments.append(font)
+    return "".join(f"% {line}\n" for line in comments) + text
 
 
 def _columns(table: Table) -> list[tuple[str, ...]]:

@@ -23,6 +23,7 @@ from orchestrator.report.page import (
     HEADING,
     Column,
     Page,
+    Paged,
     make_console,
     paged,
 )
@@ -138,7 +139,11 @@ class LivePainter:
         """An empty frame."""
         self._title = title
         self._live.start()
-        self._live.update(_starting(title, total), refresh=True)
+        units = f"{numbers.count(total)} units"
+        begun = Paged(
+            lambda page: (page.data(title, page.width, HEADING), page.words(units, FAINT))
+        )
+        self._live.update(begun, refresh=True)
 
     def update(self, progress: Progress) -> None:
         """A new frame."""
@@ -230,12 +235,6 @@ def _height(page: Page, lines: Sequence[Text]) -> int:
     return sum(
         1 if line.cell_len <= page.width else 1 + -(-line.cell_len // page.width) for line in lines
     )
-
-
-@paged
-def _starting(page: Page, title: str, total: int) -> Iterator[RenderableType]:
-    yield page.data(title, page.width, HEADING)
-    yield page.words(f"{numbers.count(total)} units", FAINT)
 
 
 def _bar(page: Page, progress: Progress) -> Text:

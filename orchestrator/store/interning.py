@@ -223,10 +223,11 @@ class Vocabulary:
         found = self.numbers_of(made.names)
         numbers = np.array([UNKNOWN_ID, UNKNOWN_ID, *found], dtype=np.int32)
         top, named = made.top, made.named
+        # In the place of -2 - n, the n-th name; others become unknown.
         if top is not None:
-            top = TopLogprobs(_renumbered(top.token_ids, numbers), top.logprobs)
+            top = TopLogprobs(numbers[np.maximum(-top.token_ids, 0)], top.logprobs)
         if named is not None:
-            named = _renumbered(named, numbers)
+            named = numbers[np.maximum(-named, 0)]
         return msgspec.structs.replace(made, top=top, named=named, names=())
 
     def put(self, server: int, texts: Mapping[int, bytes]) -> None:
@@ -314,12 +315,6 @@ def ids_of(outcome: object) -> IntArray | None:
         found.append(outcome.top.token_ids.ravel())
     ids = np.concatenate(found) if found else None
     return ids if ids is not None and ids.size else None
-
-
-def _renumbered(places: IntArray, numbers: IntArray) -> IntArray:
-    """Return numbers in the place of -2 - n, the n-th name; others become unknown."""
-    found: IntArray = numbers[np.maximum(-places, 0)]
-    return found
 
 
 def _read(query: Query, server: int) -> tuple[_Tokens, bool]:

@@ -51,6 +51,7 @@ class Store(Readings):
     point reads take about 0.01 ms; the others are for start, end and displays.
 
     Attributes:
+        servers: Servers that answered, also those of other runs that lent outcomes.
         vocabulary: Texts of tokens.
     """
 
@@ -61,7 +62,7 @@ class Store(Readings):
         self._reader = Reader(path, shared, at_once=tables is None)
         self._query = self._reader.query
         self._names = Names(self._query, self._submit)
-        self._servers = Servers(self._query, self._submit)
+        self.servers = Servers(self._query, self._submit)
         self.vocabulary = Vocabulary(self._query, self._submit)
         self._meta = values.read(self._query)
         # Others may write while this one only reads, so nothing is known without asking.
@@ -222,17 +223,13 @@ class Store(Readings):
             StoreError: If an earlier write failed.
         """
         server = StoredServer(model, provenance, run)
-        return self._servers.number(server, self._names.number(model))
+        return self.servers.number(server, self._names.number(model))
 
     def server_epoch(self, key: bytes) -> int:
         """Return the number of the server that gave an outcome, from 0; 0 also if it is unknown."""
-        if self._held is None or not self._servers.are_several:
+        if self._held is None or not self.servers.are_several:
             return 0
-        return self._servers.epoch(self._held.server(key))
-
-    def known_servers(self, model: str) -> list[Provenance]:
-        """The servers that answered for a model, also those of other runs that lent outcomes."""
-        return self._servers.known(model)
+        return self.servers.epoch(self._held.server(key))
 
     def tokens(self, model: str) -> dict[int, bytes]:
         """The texts of a model's tokens, by the numbers in its outcomes; see `store.interning`."""

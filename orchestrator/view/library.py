@@ -119,8 +119,7 @@ class Snapshot:
 
     @cached_property
     def _parts(self) -> list[page.Section]:
-        # Examples are pages of their own.
-        return page.shown_sections(material(self.result), with_examples=False)
+        return page.shown_sections(material(self.result))
 
     def trace(self, index: int) -> dict[str, Any]:
         """Return the requests of an item, or the reason why they can't be shown.

@@ -53,6 +53,7 @@ TABLE = [
     (numbers.percent, (0.9999,), ">99.9 %"),
     (numbers.percent, (1.0,), "100.0 %"),
     (numbers.percent, (NAN,), UNDEFINED),
+    (numbers.percent, (-1e-17, -0.044, 0.044), "0.0 % [-4.4, 4.4]"),
     (numbers.percent, (0.1234, 0.101, 0.149), "12.3 % [10.1, 14.9]"),
     (partial(numbers.percent, decimals=0), (0.84, 0.81, 0.86), "84 % [81, 86]"),
     (partial(numbers.percent, decimals=0), (0.9999,), ">99 %"),

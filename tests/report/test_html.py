@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import OrchestratorError
+from orchestrator.figures import key
 from orchestrator.report.html import basis, charts, methods, page, shell
 from orchestrator.report.html.examples import examples
-from orchestrator.report.html.figures import key
 from orchestrator.report.text import safe_block
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.tables import Cell, Column, Measured, make_table

@@ -170,7 +170,7 @@ def test_a_server_that_answered_another_run_does_not_answer_last(store: Store) -
     lent = store.server_id("judge 00", other, run="/other")
     assert store.server_id("judge 00", other, run="/other") == lent
     assert store.server_of_model("judge 00") == StoredServer("judge 00", SERVER)
-    assert store.known_servers("judge 00") == [SERVER, other]
+    assert store.servers.known("judge 00") == [SERVER, other]
 
 
 def test_a_server_keeps_the_run_that_it_answered(path: Path) -> None:

@@ -142,7 +142,7 @@ def test_same_server_keeps_its_number_over_calls(path: Path) -> None:
         number = store.server_id("judge", SERVER)
     with Store.open(path) as store:
         assert store.server_id("judge", SERVER) == number
-        assert store.known_servers("judge") == [SERVER]
+        assert store.servers.known("judge") == [SERVER]
 
 
 def test_model_has_the_server_that_was_met_last(store: Store) -> None:

@@ -9,8 +9,9 @@ from typing import Any, Final
 import polars as pl
 
 from orchestrator import numbers
+from orchestrator.figures import Figure
 from orchestrator.frames import lazy_of, names_of
-from orchestrator.report.html.figures import Figure, Material, name
+from orchestrator.report.html.figures import Material
 from orchestrator.tables import Table, counted_words, make_table, table_columns
 
 _OK: Final = "ok"
@@ -112,7 +113,7 @@ def epochs(material: Material) -> Table:
 def probes(material: Material) -> Table:
     """Tabulate the findings of the probes of all models."""
     rows = [
-        [name(model), f"{of.backend} {of.version}".rstrip(), one.name.replace("_", " "), one.value,
+        [model, f"{of.backend} {of.version}".rstrip(), one.name.replace("_", " "), one.value,
          one.said]
         for model, of in material.probes.items() for one in of.findings
     ]  # fmt: skip

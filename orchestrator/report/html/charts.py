@@ -15,7 +15,7 @@ import vl_convert
 
 from orchestrator.disk import files
 from orchestrator.errors import OrchestratorError, on_disk_error
-from orchestrator.report.html.figures import Figure, Picture
+from orchestrator.figures import Figure, Picture
 
 PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C00")
 INK: Final = "#1b1f24"

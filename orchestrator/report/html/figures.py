@@ -1,62 +1,30 @@
-"""Material of a report, read by the runner, and figures as pages draw them, made safe here."""
+"""Material of a report, and figures as pages draw them, made safe here."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import chain
 from typing import Any, Final, get_args
 
 import polars as pl
 
-from orchestrator import figures
 from orchestrator.contracts.context import Context
 from orchestrator.errors import PluginError
-from orchestrator.figures import MAX_ROWS, Figure, Kind, Picture, key
+from orchestrator.figures import Figure, Kind, key
 from orchestrator.frames import counted_by, names_of
 from orchestrator.probing.record import ProbeRecord
 from orchestrator.report.brief import Brief
-from orchestrator.report.text import page_line, safe_name, safe_names
+from orchestrator.report.text import page_line, safe_names
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.store import FailureCount
 from orchestrator.tables import Table
 
-__all__ = [
-    "MAX_ROWS", "Figure", "Material", "Picture", "key", "made_safe", "name",
-    "named", "point", "points",
-]  # fmt: skip
-
 _MAX_NAME: Final = 40
-# A name with a few words, as the figures of summaries have them.
-_MAX_LABEL: Final = 80
-_NAMES: Final = frozenset({"label", "group", "row", "column", "part"})
+_NAMES: Final = frozenset({"label", "group", "row", "column", "part", "x"})
 _NAMED_OPTIONS: Final = frozenset({"order", "columns"})
 
 
-def name(text: str) -> str:
-    """A name from outside as it stands in charts."""
-    return safe_name(text, _MAX_NAME, joined=True)
-
-
-def named(texts: Iterable[str]) -> Callable[[str], str]:
-    """Return a function that cuts these names so that no two look the same in a chart."""
-    shown = safe_names(texts, _MAX_NAME, joined=True)
-    return lambda text: shown.get(text) or name(text)
-
-
-point = partial(figures.point, name=name)
-
-
-def points(table: Table, label: int, value: int, group: int | None = None) -> list[dict[str, Any]]:
-    """As `figures.points`, the labels cut so that no two look the same."""
-    called = named(
-        str(row[place])
-        for row in table.rows
-        for place in (label, label if group is None else group)
-    )
-    return figures.points(table, label, value, group, name=called)
-
-
 def made_safe(figure: Figure) -> Figure:
-    """Return a figure of a summary as a page may draw it.
+    """Return a figure as a page may draw it, its names cut so that no two look the same.
 
     Raises:
         PluginError: If its picture is of no known kind.
@@ -66,31 +34,32 @@ def made_safe(figure: Figure) -> Figure:
         if picture.kind not in get_args(Kind):
             kinds = ", ".join(get_args(Kind))
             raise PluginError(f"a picture is of the kind {picture.kind!r:.40}; there are {kinds}")
+        lists = {"groups": [*map(str, picture.groups)]} | {
+            option: [*map(str, picture.options[option])]
+            for option in _NAMED_OPTIONS & picture.options.keys()
+        }
+        cells = (row[column] for row in picture.rows for column in _NAMES & row.keys())
+        names = chain(*lists.values(), (one for one in cells if isinstance(one, str)))
+        called = safe_names(names, _MAX_NAME, joined=True)
+
+        def safe(column: str, value: object) -> object:
+            if not isinstance(value, str):
+                return value
+            return called[value] if column in _NAMES else page_line(value)
+
+        cut = {what: [called[name] for name in listed] for what, listed in lists.items()}
         picture = replace(
             picture,
             rows=[
-                {column: _safe(column, value) for column, value in row.items()}
+                {column: safe(column, value) for column, value in row.items()}
                 for row in picture.rows
             ],
             x=page_line(picture.x),
             y=page_line(picture.y),
-            groups=[_label(group) for group in picture.groups],
-            options={
-                option: [_label(str(one)) for one in value] if option in _NAMED_OPTIONS else value
-                for option, value in picture.options.items()
-            },
+            groups=cut.pop("groups"),
+            options={**picture.options, **cut},
         )
     return replace(figure, key=key(figure.key), picture=picture)
-
-
-def _safe(column: str, value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    return _label(value) if column in _NAMES else page_line(value)
-
-
-def _label(text: str) -> str:
-    return safe_name(text, _MAX_LABEL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from orchestrator import numbers
+from orchestrator import figures, numbers
 from orchestrator.contracts.context import (
     Named,
     answers_of,
@@ -20,10 +20,10 @@ from orchestrator.contracts.context import (
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import Winner
 from orchestrator.errors import UsageError
+from orchestrator.figures import Figure, Picture
 from orchestrator.ranking.winners import CALIBRATED, Calibrated, calibrated, judged, tables
 from orchestrator.records import Floats
-from orchestrator.report.html import figures
-from orchestrator.report.html.figures import Figure, Material, Picture, name
+from orchestrator.report.html.figures import Material
 from orchestrator.report.html.methods import curved
 from orchestrator.statistics.bounded_mean import METHOD
 from orchestrator.tables import Column, Curves, make_table, table_columns
@@ -193,8 +193,8 @@ def _scores(method: str, judge: str, of: dict[str, Sums], low: int) -> list[Figu
         for index, p in enumerate((found / n).tolist() if n else ()):
             label = str(low + index)
             lines.append([model, label, p])
-            tip = f"{name(model)}, score {label}: {numbers.probability(p)}"
-            drawn.append({"x": label, "value": p, "group": name(model), "tip": tip})
+            tip = f"{model}, score {label}: {numbers.probability(p)}"
+            drawn.append({"x": label, "value": p, "group": model, "tip": tip})
     if not drawn:
         return []
     title = f"Scores by {judge} ({method})"

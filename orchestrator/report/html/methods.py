@@ -8,17 +8,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator import contracts, plugins
+from orchestrator import contracts, figures, plugins
 from orchestrator.columns import score_words
 from orchestrator.contracts.context import Source
 from orchestrator.contracts.method import Summary, is_judging
 from orchestrator.errors import OrchestratorError
+from orchestrator.figures import Figure, Picture, key
 from orchestrator.numbers import finite
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import given, without_n
 from orchestrator.ranking.scores import Aligned, align, basis_of
-from orchestrator.report.html import figures
-from orchestrator.report.html.figures import Figure, Material, Picture, key, made_safe, name
+from orchestrator.report.html.figures import Material, made_safe
 from orchestrator.tables import (
     Column,
     Curves,
@@ -81,7 +81,7 @@ def curved(table: Table, curves: Curves) -> Figure | None:
     picture = Picture("lines", shown, curves.x, curves.title, groups, {"open": True})
     title = f"{table.title} ({table.source})" if table.source else table.title
     key = figures.key("curves", table.source, table.key)
-    return figures.made_safe(Figure(key, title, table.basis, says, table, picture))
+    return Figure(key, title, table.basis, says, table, picture)
 
 
 def drawing_summary(source: Source) -> type[Summary[Settings]] | None:
@@ -185,18 +185,18 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
         if shown.value is not None:
             drawn += [
                 {
-                    "row": name(row),
-                    "column": name(column),
+                    "row": row,
+                    "column": column,
                     "value": shown.value,
                     "text": f"{shown.value:+z.2f}",
-                    "tip": f"{name(row)} with {name(column)}: {cell_text(_RHO, shown)}",
+                    "tip": f"{row} with {column}: {cell_text(_RHO, shown)}",
                 }
                 for row, column in ((one, two), (two, one))
             ]
     columns = [Column("score"), Column("with"), _RHO, Column("answers", "count")]
     title = "Agreement between methods, answer by answer"
     table = make_table("agreement", title, columns, lines)
-    order = [name(score_words(one)) for one in aligned.names]
+    order = [score_words(one) for one in aligned.names]
     options = {"order": order, "columns": order, "domain": [-1.0, 1.0], "small": True}
     picture = Picture("matrix", drawn, "", "", options=options) if drawn else None
     says = (

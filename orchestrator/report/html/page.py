@@ -13,10 +13,11 @@ from markupsafe import Markup
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Source, roles_in
 from orchestrator.disk.paths import shown
+from orchestrator.figures import Figure
 from orchestrator.frames import counted_by, lazy_of, names_of
 from orchestrator.report.html import basis, judgments, methods, ranked
 from orchestrator.report.html.examples import Examples, examples
-from orchestrator.report.html.figures import Figure, Material
+from orchestrator.report.html.figures import Material, made_safe
 from orchestrator.report.html.shell import keyed, page, template, undrawn
 from orchestrator.report.picture import forest
 from orchestrator.report.rankings import coverage
@@ -63,7 +64,7 @@ class Section:
 
 def all_figures(material: Material) -> list[Figure]:
     """Every figure of a run, in the order of the page."""
-    return [figure for one in sections(material, with_examples=False) for figure in one.figures]
+    return [figure for one in sections(material) for figure in one.figures]
 
 
 def render(material: Material) -> str:
@@ -72,6 +73,10 @@ def render(material: Material) -> str:
     Where they can't be drawn it has no charts; every number is in its tables anyway.
     """
     found = shown_sections(material)
+    # These read every row, which no other reader of the sections wants.
+    if shown := examples(material):
+        at = [one.key in ("tables", "basis") for one in found].index(True)
+        found.insert(at, Section("examples", "Examples", examples=shown))
     figures = [figure for section in found for figure in section.figures]
     return page("page.html.j2", figures, behind=_behind(material), **_variables(material, found))
 
@@ -121,28 +126,28 @@ def summary(material: Material) -> str:
     )
 
 
-def sections(material: Material, *, with_examples: bool = True) -> Iterator[Section]:
+def sections(material: Material) -> Iterator[Section]:
     """The sections, each figure with a key of its own: names may differ in what keys leave out.
 
-    Titles leave out what all of a page have in common: its only ranking, its only method. Examples
-    read every row, which not every reader wants.
+    Titles leave out what all of a page have in common: its only ranking, its only method.
     """
     taken: set[str] = set()
     common = [f" ({one.name})" for one in material.context.sources]
     common = common if len(common) == 1 else []
     if len(material.rankings) == 1 and not material.rankings[0].warning:
         common.insert(0, f": {subject(material.rankings[0])}")
-    for section in _parts(material, with_examples=with_examples):
+    for section in _parts(material):
         figures = []
         for one in section.figures:
             title = one.title
             for ending in common:
                 title = title.removesuffix(ending)
-            figures.append(replace(one, title=title, key=_free(one.key, taken)))
+            safe = made_safe(one)
+            figures.append(replace(safe, title=title, key=_free(safe.key, taken)))
         yield replace(section, figures=figures)
 
 
-def shown_sections(material: Material, *, with_examples: bool = True) -> list[Section]:
+def shown_sections(material: Material) -> list[Section]:
     """Return the sections without what the page has shown before them.
 
     The first screen has drawn some of the numbers, and a table stands with its picture where there
@@ -153,7 +158,7 @@ def shown_sections(material: Material, *, with_examples: bool = True) -> list[Se
         {one.value for one in question.standings} for question in questions if question.is_drawn
     ]
     found, there = [], []
-    for section in sections(material, with_examples=with_examples):
+    for section in sections(material):
         figures = []
         for one in section.figures:
             is_drawn = one.picture is None or (
@@ -176,7 +181,7 @@ def _free(wanted: str, taken: set[str]) -> str:
     return free
 
 
-def _parts(material: Material, *, with_examples: bool) -> Iterator[Section]:
+def _parts(material: Material) -> Iterator[Section]:
     rankings, models = material.rankings, material.models
     yield Section(
         "ranking",
@@ -201,8 +206,6 @@ def _parts(material: Material, *, with_examples: bool) -> Iterator[Section]:
     yield Section("methods", "Other methods", methods.of_summaries(material))
     yield Section("curves", "Curves", methods.of_curves(material))
     yield Section("agreement", "Methods compared", methods.of_agreement(material))
-    if with_examples:
-        yield Section("examples", "Examples", examples=examples(material))
     yield Section("tables", "All tables", folded=material.tables)
     found = (basis.requests, basis.lost, basis.epochs, basis.models, basis.probes)
     *counted, probes = [table(material) for table in found]

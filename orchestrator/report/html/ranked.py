@@ -7,9 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator import numbers
+from orchestrator.figures import Figure, Picture, points
 from orchestrator.report import rankings as tables
-from orchestrator.report.html import figures
-from orchestrator.report.html.figures import Figure, Picture, named
 from orchestrator.report.words import few_words
 from orchestrator.statistics.bounded_mean import METHOD as SHARES
 from orchestrator.statistics.ranking import RankingAnalysis
@@ -54,7 +53,7 @@ def _basis(analysis: RankingAnalysis, method: str) -> str:
 
 def _ratings(analysis: RankingAnalysis) -> Figure:
     table = tables.ratings(analysis)
-    shown = figures.points(table, 1, 2)[:_MOST_MODELS]
+    shown = points(table, 1, 2)[:_MOST_MODELS]
     says = "Ratings on the Elo scale, mean 1,000."
     if analysis.warning:
         says = "These numbers are no result: the judgments cannot be trusted."
@@ -68,11 +67,10 @@ def _ratings(analysis: RankingAnalysis) -> Figure:
 def _wins(analysis: RankingAnalysis) -> Figure:
     table = tables.wins(analysis)
     names = analysis.wins.models
-    called = named(names)
     drawn: list[dict[str, Any]] = []
     for model, against, measured, _ in table.rows:
         if isinstance(measured, Measured) and measured.value is not None:
-            row, column, value = called(str(model)), called(str(against)), measured.value
+            row, column, value = str(model), str(against), measured.value
             drawn.append(
                 {
                     "row": row,
@@ -84,8 +82,7 @@ def _wins(analysis: RankingAnalysis) -> Figure:
             )
     picture = None
     if drawn and len(names) <= _MOST_MODELS:
-        order = [called(model) for model in names]
-        options = {"order": order, "domain": [0.0, 1.0], "columns": order}
+        options = {"order": names, "domain": [0.0, 1.0], "columns": names}
         picture = Picture("matrix", drawn, "against", "model", options=options)
     says = (
         "P(row wins against column), with ties as half; blue above one half, orange below. Each "
@@ -97,11 +94,10 @@ def _wins(analysis: RankingAnalysis) -> Figure:
 def _categories(analysis: RankingAnalysis, models: Sequence[str]) -> Figure:
     table = tables.categories(analysis)
     rated = {model.model for model in analysis.ratings}
-    shown = figures.points(table, 0, 2, 1)
+    shown = points(table, 0, 2, 1)
     used = {row["group"] for row in shown}
-    # Cut as in the rows, in the order in which each model has its colour.
-    called = named([*(str(row[0]) for row in table.rows), *(str(row[1]) for row in table.rows)])
-    groups = [group for model in models if model in rated and (group := called(model)) in used]
+    # In the order in which each model has its colour.
+    groups = [model for model in models if model in rated and model in used]
     picture = Picture("intervals", shown, _SCALE, "", groups, _POINTS) if shown else None
     says = "Ratings within each category; the mean of each category is 1,000."
     if any(part.n_clusters < APPROXIMATE_BELOW for part in analysis.categories):
@@ -114,7 +110,7 @@ def of_judges(rankings: Sequence[RankingAnalysis]) -> list[Figure]:
     table = tables.position(rankings)
     if not table.rows:
         return []
-    shown = figures.points(table, 0, 2, 1)
+    shown = points(table, 0, 2, 1)
     who = list(dict.fromkeys(row["group"] for row in shown))
     options = {"zero": 0.0, "percent": True}
     picture = Picture("intervals", shown, "share of judgments", groups=who, options=options)

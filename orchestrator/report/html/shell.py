@@ -18,7 +18,8 @@ from typing import Final
 import jinja2
 from markupsafe import Markup, escape
 
-from orchestrator.report.html.figures import Figure, key, made_safe
+from orchestrator.figures import Figure, key
+from orchestrator.report.html.figures import made_safe
 from orchestrator.report.text import page_line, safe_block, safe_name
 from orchestrator.tables import Measured, Table, cell_parts
 

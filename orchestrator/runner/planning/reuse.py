@@ -170,7 +170,7 @@ class Copies:
         self, model: str, run: ReusedRun, server: StoredServer, others: Sequence[Provenance]
     ) -> None:
         label = self._labels[model]
-        known = [*self._store.known_servers(label), *others]
+        known = [*self._store.servers.known(label), *others]
         if not known or server.provenance in known:
             return
         said = (

@@ -378,7 +378,7 @@ def _loaded(
         kind = str(entry.get("kind"))
         given = {key: value for key, value in entry.items() if key != "kind"}
         try:
-            plugin = contracts.load(family, kind, allow_code=allow_code)
+            plugin = contracts.load(contracts.BASES[family], kind, allow_code=allow_code)
             # What this version has no more, and an older one left unset, changes nothing.
             known = plugin.Config.model_fields
             told = {key: value for key, value in given.items() if value is not None or key in known}

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import LOCAL, PLAIN, Backend, Endpoint, Provenance
+from orchestrator.backend import LOCAL, PLAIN, Backend, BackendKind, Endpoint, Provenance
 from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.plugins.base import Settings
 from orchestrator.probing.replies import PATHS, identify
@@ -41,7 +41,7 @@ def create_backend(
     Raises:
         UsageError: If the address or the key can't be used.
     """
-    backend = contracts.load(plugins.BACKENDS, kind, allow_code=allow_code)
+    backend = contracts.load(BackendKind, kind, allow_code=allow_code)
     # Settings of the recipe are those of the kind that it names.
     is_named = spec.server is not None or kind == spec.backend
     config = (
@@ -317,7 +317,7 @@ class Held:
         if earlier is None or earlier.provenance == provenance:
             return None
         # Of several whose answers were copied none was the last.
-        if earlier.run and provenance in self._store.known_servers(label):
+        if earlier.run and provenance in self._store.servers.known(label):
             return None
         return earlier
 
