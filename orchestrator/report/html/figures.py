@@ -1,6 +1,6 @@
 """Material of a report, and figures as pages draw them, made safe here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, get_args
