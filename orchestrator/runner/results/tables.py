@@ -82,24 +82,22 @@ class Keeping:
         self._found: dict[str, Any] = found if isinstance(found, dict) else {}
         self._used: dict[str, Any] = {}
 
-    def once(self, key: bytes, kind: type[_T], compute: Callable[[], _T]) -> _T:
+    def once(self, key: Callable[[], bytes], kind: type[_T], compute: Callable[[], _T]) -> _T:
         """The value of a key, computed where it is not known.
 
         The key is a digest of everything that the value comes from; `kind` a type that msgspec
         reads.
         """
-        name = key.hex()
+        name = key().hex()
         with suppress(KeyError, msgspec.ValidationError):
             value = msgspec.convert(self._found[name], kind)
             self._used[name] = self._found[name]
             return value
         value = compute()
-        self._used[name] = msgspec.to_builtins(value)
+        # Where the run went on meanwhile, it may come from newer files.
+        if key().hex() == name:
+            self._used[name] = msgspec.to_builtins(value)
         return value
-
-    def drop(self, key: bytes) -> None:
-        """Do not keep a value."""
-        self._used.pop(key.hex(), None)
 
     def save(self) -> None:
         """Keep what this call used; a folder that can't be written is no fault."""
@@ -166,12 +164,10 @@ def kept(
 
     It is kept in a file of its own beside the frames.
     """
-    key = _key(frames, said, names, clusters_of(frames))
     keeping = Keeping(frames.beside / file)
-    found = keeping.once(key, kind, compute)
-    # Where the run went on meanwhile, it may be that of newer files.
-    if _key(frames, said, names, clusters_of(frames)) == key:
-        keeping.save()
+    key = partial(_key, frames, said, names)
+    found = keeping.once(lambda: key(clusters_of(frames)), kind, compute)
+    keeping.save()
     return found
 
 
@@ -281,12 +277,8 @@ def _kept(
         return compute()
     statistics = (context.confidence_level, context.n_resamples, context.seed)
     said = repr((source.name, source.kind, source.method.config, statistics))
-    key = _key(frames, said, (source.frame, *others), context.clusters)
-    found = keeping.once(key, list[Table], compute)
-    if _key(frames, said, (source.frame, *others), context.clusters) != key:
-        # The run went on meanwhile: the tables may be those of newer files.
-        keeping.drop(key)
-    return found
+    key = partial(_key, frames, said, (source.frame, *others), context.clusters)
+    return keeping.once(key, list[Table], compute)
 
 
 def _key(frames: FrameFiles, said: str, names: Iterable[str], clusters: Clusters) -> bytes:
