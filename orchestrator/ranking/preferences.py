@@ -240,7 +240,14 @@ def _with_traces(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(margin=pl.Series(found[0]), davidson=pl.Series(found[1]))
 
 
-def decisions_of(context: Context) -> Preferences:
+def tables_by_judge(context: Context, key: str) -> Iterator[Table]:
+    """Yield the win rates and the estimators of each judge of a pointwise method."""
+    for judge, found in _decisions_of(context).by_judge():
+        yield rates_table(found, context, key, judge)
+        yield estimator_table(found, key, judge)
+
+
+def _decisions_of(context: Context) -> Preferences:
     """Preferences of a pointwise method, the estimators as their signs, a byte each.
 
     Distributions are read in slices, and held as far as a pair waits for its other side.
