@@ -23,7 +23,6 @@ from orchestrator.runner.models.identity import (
     answered_words,
     launch_of,
     provenance_words,
-    same_identity,
     server_label,
 )
 from orchestrator.runner.planning.reuse import Copies
@@ -215,10 +214,8 @@ class Kinds:
         earlier = self._store.server_of_model(label)
         if earlier is not None:
             return earlier.provenance.backend
-        servers = self._copies.servers() if self._copies is not None else iter(())
-        return next(
-            (one.provenance.backend for one in servers if same_identity(one.model, label)), ""
-        )
+        servers = self._copies.servers(label) if self._copies is not None else iter(())
+        return next((one.provenance.backend for _, one in servers), "")
 
 
 async def _asked(endpoint: Endpoint) -> str | Failure:
