@@ -31,8 +31,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 997,
-    "functions with `Any` in the signature": 219,
-    "lines": 99_872,
+    "functions with `Any` in the signature": 218,
+    "lines": 99_860,
     "files": 398,
     "distinct names": 3_790,
     "value classes": 485,
