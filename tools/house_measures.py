@@ -30,9 +30,9 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 997,
+    "private functions used once": 996,
     "functions with `Any` in the signature": 218,
-    "lines": 99_860,
+    "lines": 99_832,
     "files": 398,
     "distinct names": 3_790,
     "value classes": 485,
