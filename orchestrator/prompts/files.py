@@ -51,13 +51,13 @@ def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a reci
     if path is None:
         return value
     folder = Path((info.context or {}).get("folder", "."))
-    text = _text_in(folder / expanded(path), path)
+    text = _text(folder / expanded(path), path)
     if "{{" not in text:
         raise ValueError(f"{path!r} shows nothing of the item: it has no {{{{ … }}}}")
     return text
 
 
-def _text_in(file: Path, shown: str) -> str:
+def _text(file: Path, shown: str) -> str:
     try:
         if file.is_fifo() or file.is_char_device():
             raise ValueError("it is no file")  # noqa: TRY301 (said as other errors are)
@@ -196,7 +196,7 @@ def read_wordings(file: Path) -> dict[str, Wording]:
     Raises:
         ValueError: If it can't be read or is not what its suffix says.
     """
-    text, suffix = _text_in(file, file.name), file.suffix.lower()
+    text, suffix = _text(file, file.name), file.suffix.lower()
     if suffix == ".jsonl":
         lines = enumerate(text.split("\n"), 1)
         return dict(_fastchat(line, number) for number, line in lines if line.strip())
@@ -309,7 +309,7 @@ def _dimensions(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what 
     folder = next((place for place in places if answers(place, Path.is_dir)), None)
     if folder is None:
         raise ValueError(f"there is no folder {value!r}; it is `config` in THUDM/AlignBench")
-    texts = {field: _text_in(folder / name, name) for field, name in _ALIGN_BENCH.items()}
+    texts = {field: _text(folder / name, name) for field, name in _ALIGN_BENCH.items()}
     try:
         return {field: json.loads(text) for field, text in texts.items()}
     except (ValueError, RecursionError) as error:
