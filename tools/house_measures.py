@@ -30,9 +30,9 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 995,
+    "private functions used once": 994,
     "functions with `Any` in the signature": 217,
-    "lines": 99_832,
+    "lines": 99_866,
     "files": 397,
     "distinct names": 3_787,
     "value classes": 485,
