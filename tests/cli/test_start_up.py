@@ -155,8 +155,8 @@ cli.entry()
 
 # Loaded by `check`, from the first to nearly the last.
 LOADED = (
-    "orchestrator.cli", "argparse", "orchestrator.errors", "orchestrator.runner.commands.parser",
-    "orchestrator.runner.commands.guard", "orchestrator.report.text", "orchestrator.runner.logs",
+    "orchestrator.cli", "argparse", "orchestrator.errors", "orchestrator.commands.parser",
+    "orchestrator.commands.guard", "orchestrator.report.text", "orchestrator.runner.logs",
     "pydantic", "yaml", "orchestrator.recipe.load", "orchestrator.methods.pairwise_ranking",
 )  # fmt: skip
 
