@@ -19,14 +19,12 @@ from orchestrator.ask import ChooseAsk, ScoreAsk
 from orchestrator.records import (
     Choice,
     Failure,
-    FloatArray,
     Label,
     Scored,
-    TopLogprobs,
     unsupported,
 )
 from orchestrator.wire import by_ids, replies
-from orchestrator.wire.by_ids import Cut, Path, Walk
+from orchestrator.wire.by_ids import Cut, Forced, Path, Walk
 from orchestrator.wire.requests import NOTHING
 
 # Sets of labels in their contexts that are remembered; most judges have one.
@@ -157,11 +155,7 @@ class Labels(msgspec.Struct):
 
     def choice(self, method: str, n_cached: int, n_requests: int) -> Choice:
         """Return the choice that the readings make."""
-        values = [
-            by_ids.total([by_ids.value(path, self.walk.read) for path in dict.fromkeys(group)])
-            for group in self.paths
-        ]
-        logprobs, upper = zip(*values, strict=True)
+        logprobs, upper = by_ids.totals(self.paths, self.walk.read)
         return Choice(logprobs, upper, method, len(self.whole), n_cached, n_requests)
 
 
@@ -239,18 +233,16 @@ class ByIds(OpenaiCompatible):
             ids = (*ids, await self._contexts.end_of_turn())
         return Given(prompt, ids, boundary)
 
-    def _scored(
-        self, given: Given, logprobs: FloatArray, n_cached: int, top: TopLogprobs | None
-    ) -> Scored:
+    def _scored(self, given: Given, forced: Forced) -> Scored:
         """The score of what was given, by its log-probabilities."""
         return Scored(
             np.array(given.ids, dtype=np.int32),
-            logprobs,
+            forced.logprobs,
             len(given.prompt),
             given.boundary,
             f"{self.kind}.{self.score_method}",
-            n_cached,
-            top,
+            forced.n_cached,
+            forced.top,
         )
 
     async def _labels(self, ask: ChooseAsk, negligible: float) -> Labels:

@@ -20,14 +20,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from launch import _weights
-from orchestrator import contracts, plugins
+from orchestrator import contracts
 from orchestrator.backend import Endpoint
 from orchestrator.probing import requests
 from orchestrator.probing.record import PROMPTS, TOKENS, Seen, compare, of_chat
 from orchestrator.probing.replies import chat
 from orchestrator.records import Message, Messages
 from orchestrator.runner.models.asking import Http
-from orchestrator.serving import ServedModel
+from orchestrator.serving import LaunchKind, ServedModel
 from orchestrator.wire.requests import messages_of
 
 MODEL: Final = "judge"
@@ -74,7 +74,7 @@ async def served(
     kind: str, weights: str, settings: dict[str, Any], log: Path
 ) -> AsyncIterator[Http]:
     """A server of these weights, and a client of it."""
-    launch = contracts.load(plugins.LAUNCH, kind)
+    launch = contracts.load(LaunchKind, kind)
     server = await launch(launch.Config(**settings)).start((ServedModel(MODEL, weights),), log)
     try:
         async with Http(

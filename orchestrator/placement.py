@@ -206,9 +206,27 @@ def place(demands: Sequence[Demand], inventory: Inventory) -> Placement:
 
 def fits(shares: Iterable[Share], inventory: Inventory) -> bool:
     """Return True if processes with these shares may run at the same time."""
-    left = {gpu.index: (gpu.usable,) for gpu in inventory.gpus} | {
-        node.name: _amounts(node.size) for node in inventory.nodes
-    }
+    left, n_servers = _left(shares, inventory)
+    room = inventory.max_servers is None or n_servers <= inventory.max_servers
+    return room and all(n >= 0 for amounts in left.values() for n in amounts)
+
+
+def beside(shares: Iterable[Share], inventory: Inventory) -> Inventory:
+    """Return what processes with these shares leave of the nodes of a cluster."""
+    left, n_servers = _left(shares, inventory)
+    nodes = []
+    for node in inventory.nodes:
+        gpus, cpus, n_bytes = left[node.name]
+        size = Size(cpus, gpus, None if node.size.n_bytes is None else n_bytes)
+        nodes.append(Node(node.name, size))
+    most = inventory.max_servers
+    return Inventory((), None if most is None else max(0, most - n_servers), tuple(nodes))
+
+
+def _left(shares: Iterable[Share], inventory: Inventory) -> tuple[dict[str, _Amounts], int]:
+    """Resources that processes leave, by GPU or node, below 0 for too many; and their number."""
+    left: dict[str, _Amounts] = {gpu.index: (gpu.usable,) for gpu in inventory.gpus}
+    left |= {node.name: _amounts(node.size) for node in inventory.nodes}
     n_servers = 0
     for share in shares:
         n_servers += 1
@@ -216,27 +234,7 @@ def fits(shares: Iterable[Share], inventory: Inventory) -> bool:
             left[gpu] = _less(left.get(gpu, (0,)), (share.n_bytes,))
         for name in share.nodes:
             left[name] = _less(left.get(name, (0, 0, 0)), _taken(share.size))
-    room = inventory.max_servers is None or n_servers <= inventory.max_servers
-    return room and all(n >= 0 for amounts in left.values() for n in amounts)
-
-
-def beside(shares: Iterable[Share], inventory: Inventory) -> Inventory:
-    """Return what processes with these shares leave of the nodes of a cluster."""
-    taken: dict[str, list[Size]] = {}
-    n_servers = 0
-    for share in shares:
-        n_servers += 1
-        for name in share.nodes:
-            taken.setdefault(name, []).append(share.size)
-    nodes = []
-    for node in inventory.nodes:
-        gpus, cpus, n_bytes = _amounts(node.size)
-        for size in taken.get(node.name, ()):
-            gpus, cpus, n_bytes = _less((gpus, cpus, n_bytes), _taken(size))
-        left = Size(cpus, gpus, None if node.size.n_bytes is None else n_bytes)
-        nodes.append(Node(node.name, left))
-    most = inventory.max_servers
-    return Inventory((), None if most is None else max(0, most - n_servers), tuple(nodes))
+    return left, n_servers
 
 
 def _amounts(size: Size) -> _Amounts:

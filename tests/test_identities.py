@@ -5,11 +5,13 @@ import struct
 
 import pytest
 
-from orchestrator import contracts, plugins
+from orchestrator import contracts
 from orchestrator.ask import digest
-from orchestrator.backend import ComparerKind
+from orchestrator.backend import BackendKind, ComparerKind
+from orchestrator.dataset import DatasetKind
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.runner.planning.prepare import open_dataset
+from orchestrator.serving import LaunchKind
 
 
 @pytest.fixture
@@ -50,15 +52,15 @@ LAUNCHED = [
 
 @pytest.mark.parametrize(("kind", "settings", "recorded"), LAUNCHED)
 def test_the_identity_of_a_launched_model_is_the_recorded_one(weights, kind, settings, recorded):
-    launch = contracts.load(plugins.LAUNCH, kind)
+    launch = contracts.load(LaunchKind, kind)
     place = "fake:0.7" if kind == "fake" else str(weights)
     found = launch(launch.Config.model_validate(settings)).identity(place)
     assert digest(sorted(found.items())).hex() == recorded
 
 
 def test_the_identity_of_a_comparer_is_the_recorded_one(weights, monkeypatch):
-    rouge = contracts.load(plugins.BACKENDS, "rouge_l")
-    bert = contracts.load(plugins.BACKENDS, "bertscore")
+    rouge = contracts.load(BackendKind, "rouge_l")
+    bert = contracts.load(BackendKind, "bertscore")
     monkeypatch.setattr(f"{bert.__module__}._NEEDED", ())
     assert issubclass(rouge, ComparerKind)
     assert issubclass(bert, ComparerKind)
@@ -80,7 +82,7 @@ DATASETS = [
 @pytest.mark.parametrize(("kind", "text", "recorded"), DATASETS)
 def test_the_fingerprint_of_a_file_is_the_recorded_one(tmp_path, kind, text, recorded):
     (tmp_path / f"items.{kind}").write_text(text)
-    config = contracts.load(plugins.DATASETS, kind).Config.model_validate({"path": f"items.{kind}"})
+    config = contracts.load(DatasetKind, kind).Config.model_validate({"path": f"items.{kind}"})
     assert open_dataset(PluginRef(kind, config), tmp_path).fingerprint.hex() == recorded
 
 
@@ -89,5 +91,5 @@ def test_the_fingerprint_of_a_file_is_the_recorded_one(tmp_path, kind, text, rec
     [({}, "de1f95b4db608ea38e0e521c194a32f6"), ({"n": 5}, "440f2fdbed27aebd3e6fc768915aef70")],
 )
 def test_the_fingerprint_of_the_demo_is_the_recorded_one(settings, recorded):
-    config = contracts.load(plugins.DATASETS, "demo").Config.model_validate(settings)
+    config = contracts.load(DatasetKind, "demo").Config.model_validate(settings)
     assert open_dataset(PluginRef("demo", config)).fingerprint.hex() == recorded

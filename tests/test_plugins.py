@@ -11,16 +11,19 @@ import pytest
 from pydantic import BaseModel, ValidationError, create_model
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import Capabilities
+from orchestrator.backend import BackendKind, Capabilities
 from orchestrator.columns import COLUMN_TYPES
 from orchestrator.contracts.method import (
     STATUS_COLUMNS,
+    Summary,
     frame_of,
     schema_of,
 )
+from orchestrator.dataset import DatasetKind
 from orchestrator.errors import PluginError
 from orchestrator.plugins.base import Settings, descriptions
 from orchestrator.recipe.schema import RecipeFile
+from orchestrator.serving import LaunchKind
 
 FAMILIES = (plugins.BACKENDS, plugins.LAUNCH, plugins.METHODS, plugins.DATASETS)
 ALL = [(family, kind) for family in FAMILIES for kind in plugins.kinds(family)]
@@ -28,6 +31,11 @@ ANALYSES = [(plugins.ANALYSES, kind) for kind in plugins.kinds(plugins.ANALYSES)
 
 
 NAMES = [f"{family}.{kind}" for family, kind in ALL]
+
+
+def config_of(pair: tuple[str, str]) -> type[BaseModel]:
+    family, kind = pair
+    return contracts.load(contracts.BASES[family], kind).Config
 
 
 @pytest.fixture(params=ALL, ids=NAMES)
@@ -38,8 +46,7 @@ def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 @pytest.fixture(params=ALL + ANALYSES, ids=lambda pair: f"{pair[0]}.{pair[1]}")
 def config(request: pytest.FixtureRequest) -> type[BaseModel]:
-    found: type[BaseModel] = contracts.load(*request.param).Config
-    return found
+    return config_of(request.param)
 
 
 def parameters(function: object) -> list[str]:
@@ -62,7 +69,7 @@ def test_a_kind_is_a_file_of_its_own_or_a_class_in_a_shared_one(family):
         file, _, name = place.partition(":")
         assert file in files
         assert plugins.load(family, kind).__name__ == f"{family}.{file}"
-        assert contracts.load(family, kind).__name__ == name
+        assert contracts.load(contracts.BASES[family], kind).__name__ == name
 
 
 def test_its_settings_describe_their_fields(config):
@@ -94,7 +101,7 @@ def numbers_in(annotation: object) -> bool:
 NUMBERS = sorted(
     {
         (model, name)
-        for config in (RecipeFile, *(contracts.load(*pair).Config for pair in ALL + ANALYSES))
+        for config in (RecipeFile, *map(config_of, ALL + ANALYSES))
         for model in models_in(config)
         for name, field in model.model_fields.items()
         if numbers_in(field.annotation)
@@ -120,12 +127,12 @@ def test_a_number_among_the_settings_is_finite(model, name):
 
 @pytest.mark.parametrize("kind", plugins.kinds(plugins.BACKENDS))
 def test_a_backend_states_what_it_can_do(kind):
-    backend = contracts.load(plugins.BACKENDS, kind)
+    backend = contracts.load(BackendKind, kind)
     assert isinstance(backend(backend.Config()).capabilities, Capabilities)
 
 
 LAUNCH_KINDS = [
-    pytest.param(contracts.load(plugins.LAUNCH, kind), id=kind)
+    pytest.param(contracts.load(LaunchKind, kind), id=kind)
     for kind in plugins.kinds(plugins.LAUNCH)
 ]
 
@@ -138,7 +145,7 @@ def test_a_launch_kind_names_its_backend(launch):
 @pytest.mark.parametrize("launch", LAUNCH_KINDS)
 def test_what_a_launch_kind_says_of_its_servers_is_a_setting_of_their_backend(launch):
     settings = launch(launch.Config()).backend_settings("m")
-    backend = contracts.load(plugins.BACKENDS, launch.backend)
+    backend = contracts.load(BackendKind, launch.backend)
     assert isinstance(backend.Config.model_validate(settings), backend.Config)
 
 
@@ -173,13 +180,13 @@ def test_a_summary_has_the_settings_of_its_method_or_of_every_method(kind):
 def test_every_summary_is_of_a_method():
     methods = [contracts.method(kind) for kind in plugins.kinds(plugins.METHODS)]
     found = map(contracts.summary, plugins.kinds(plugins.METHODS), methods)
-    own = {contracts.load(plugins.SUMMARIES, kind) for kind in plugins.kinds(plugins.SUMMARIES)}
+    own = {contracts.load(Summary, kind) for kind in plugins.kinds(plugins.SUMMARIES)}
     assert own <= {*found}
 
 
 @pytest.mark.parametrize("kind", plugins.kinds(plugins.DATASETS))
 def test_a_dataset_kind_opens_relative_to_the_recipe(kind):
-    dataset = contracts.load(plugins.DATASETS, kind)
+    dataset = contracts.load(DatasetKind, kind)
     assert parameters(dataset.open) == ["self", "base"]
     assert all(suffix.startswith(".") for suffix in dataset.suffixes)
 

@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 1_001,
-    "functions with `Any` in the signature": 220,
-    "lines": 99_995,
+    "private functions used once": 997,
+    "functions with `Any` in the signature": 219,
+    "lines": 99_872,
     "files": 398,
-    "distinct names": 3_794,
-    "value classes": 486,
-    "fields of value classes": 2_351,
+    "distinct names": 3_790,
+    "value classes": 485,
+    "fields of value classes": 2_348,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,

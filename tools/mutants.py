@@ -4,12 +4,13 @@
 
 `FOLDER` gets a copy of the files of git's last commit, in which everything happens, and
 `results.jsonl`, a line for each mutant: the same command goes on where the last one stopped. A
-mutant is tried by the files of fast tests for `--limit-s` seconds of processor time, first by those
-that import its module and share words with the changed function. What none of these notices counts
-as survived, so that the share of those killed is a lower bound. Mutants come in an order
-drawn by `--seed`, so those done so far are a random sample of all. With more seconds than before,
-survivors are tried again. A test that fails is run again without the change: if it fails then, too,
-its file is left out.
+mutant is tried by the fast tests for `--limit-s` seconds of processor time, first by those of files
+that import its module and share words with the changed function; with `--reached FOLDER`, only by
+the tests that run the changed statement, as `tools/reached.py` noted them. What none of these
+notices counts as survived, so that the share of those killed is a lower bound. Mutants come in an
+order drawn by `--seed`, so those done so far are a random sample of all. With more seconds than
+before, survivors are tried again. A test that fails is run again without the change: if it fails
+then, too, it is left out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import gc
 import importlib
 import itertools
 import json
@@ -26,23 +28,22 @@ import random
 import re
 import select
 import signal
-import subprocess
 import sys
-import tarfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from io import BytesIO
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Final, NamedTuple
 
 import pytest
 from scipy.stats import binomtest
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-PRODUCT: Final = ("orchestrator", "backends", "launch")
+from tools.reached import FAST, PRODUCT, ROOT, Reached, copied, forget
+
 _FLIPS: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -69,11 +70,11 @@ _LIBRARIES: Final = (
     *("pytest_asyncio", "rich.console", "rich.markdown", "scipy.stats", "uvloop", "yaml"),
 )
 _PASSED: Final = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+_HANGS: Final = ("-o", "timeout=60")
 # More than pytest gives a test that hangs.
 _HUNG_S: Final = 300.0
 # Of an import among the weights of words, which are at most 7.
 _IMPORTED: Final = 20.0
-_FAST: Final = ("-m", "not slow", "-p", "no:cacheprovider")
 _CHANGED: Final = (
     *(ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Call),
     *(ast.Return, ast.Expr, ast.AugAssign, ast.Raise, ast.Delete, ast.Continue),
@@ -191,14 +192,20 @@ def _is_text(node: ast.BinOp) -> bool:
 class Tests:
     """Files of tests, and how near each is to a function by the words that both use."""
 
-    def __init__(self, tree: Path) -> None:
+    def __init__(self, tree: Path, reached: Reached | None = None) -> None:
+        self._reached = reached
         files = sorted((tree / "tests").rglob("test_*.py"))
         self._words = {str(p.relative_to(tree)): _words(p.read_text("utf-8")) for p in files}
         in_files = Counter(chain.from_iterable(self._words.values()))
         self._weights = {word: math.log(len(files) / n) for word, n in in_files.items()}
 
-    def of(self, mutant: Mutant, source: bytes) -> list[str]:
-        """Return all, the nearest first: a rare word counts more, an import of the module most."""
+    def of(self, mutant: Mutant, source: bytes) -> list[list[str]]:
+        """Return those of each file, the nearest file first.
+
+        A rare word counts more, an import of the module most. Where tests are known that run the
+        statement, only those are returned; a program that sees neither our variables nor our
+        folder runs some unseen.
+        """
         module = Path(mutant.path).with_suffix("")
         place = module.parts[:-1] if module.name == "__init__" else module.parts
         about = _words(_function(source, mutant.line)) | {*place}
@@ -208,7 +215,20 @@ class Tests:
             is_imported = ".".join(place) in words or {".".join(place[:-1]), place[-1]} <= words
             return _IMPORTED * is_imported + sum(self._weights[word] for word in about & words)
 
-        return sorted(self._words, key=near, reverse=True)
+        running = self._reached.running(mutant.path, mutant.line) if self._reached else None
+        files = sorted(self._words, key=near, reverse=True)
+        if not running:
+            return [[file] for file in files]
+        by_file = defaultdict(list)
+        for test in running:
+            by_file[test.partition("::")[0]].append(test)
+        return [by_file[file] for file in files if file in by_file]
+
+    def is_loaded(self, mutant: Mutant) -> bool:
+        """Return True if it is known that the statement runs as its module is loaded."""
+        return self._reached is not None and (
+            self._reached.running(mutant.path, mutant.line) is None
+        )
 
 
 def _words(text: str) -> set[str]:
@@ -228,8 +248,8 @@ def _function(source: bytes, line: int) -> str:
 class Noticed:
     """Plug-in of pytest that notes the first test that fails, and stops when the time is over."""
 
-    def __init__(self, limit_s: float) -> None:
-        self.limit_s = limit_s
+    def __init__(self, until_s: float) -> None:
+        self.until_s = until_s
         self.test = ""
         self.is_over = False
 
@@ -243,7 +263,7 @@ class Noticed:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
         """Let the test be the last one if the time is over."""
-        if sum(os.times()[:4]) > self.limit_s:
+        if sum(os.times()[:4]) > self.until_s:
             self.is_over = True
             item.session.shouldstop = "no time is left"
 
@@ -251,52 +271,81 @@ class Noticed:
 class Bench:
     """A copy of the tree in which mutants are tried, one at a time.
 
-    Each is tried in a fork of this process, which has loaded libraries, but nothing of the product.
+    Each is tried in a fork of this process, which has loaded the product, and in which the changed
+    functions get their new code. Where there are none, as the change is of a function that ran
+    when its module was loaded, the fork loads the product anew.
     """
 
-    def __init__(self, tree: Path, limit_s: float) -> None:
+    def __init__(self, tree: Path, limit_s: float, reached: Reached | None = None) -> None:
         self.tree = tree
-        self.tests = Tests(tree)
+        self.tests = Tests(tree, reached)
         self.limit_s = limit_s
         self.left_out: set[str] = set()
         # A compiled file stands for its source of the same second and size: no two are alike.
         self._seconds = itertools.count(time.monotonic_ns() // 10**7)
+        os.chdir(tree)
+        sys.path[0] = os.environ["PYTHONPATH"] = str(tree)
+        forget("tools")
+        # As `tests/conftest.py` says it, before the product is loaded.
+        os.environ["ORCHESTRATOR_RAISE_FAULTS"] = "1"
         for name in _LIBRARIES:
             importlib.import_module(name)
+        for path in sorted(one for folder in PRODUCT for one in Path(folder).rglob("*.py")):
+            if path.stem != "__main__":
+                # A module that needs what is not installed is loaded by no test.
+                with suppress(ImportError):
+                    importlib.import_module(".".join(path.with_suffix("").parts))
+        gc.collect()
+        self._functions: defaultdict[str, list[FunctionType]] = defaultdict(list)
+        for one in gc.get_objects():
+            if type(one) is FunctionType:
+                self._functions[one.__code__.co_filename].append(one)
+        gc.freeze()
 
     def tried(self, mutant: Mutant) -> tuple[str, str]:
         """Return "killed", "survived" or "timeout", and the test that failed."""
         path = self.tree / mutant.path
         source, times = path.read_bytes(), path.stat()
         while True:
-            tests = [one for one in self.tests.of(mutant, source) if one not in self.left_out]
+            tests = [
+                kept
+                for of in self.tests.of(mutant, source)
+                if (kept := [one for one in of if one not in self.left_out])
+            ]
             path.write_bytes(mutant.applied(source))
             os.utime(path, (second := next(self._seconds), second))
             try:
-                verdict, failed = self._tested(tests)
+                verdict, failed = self._tested(tests, mutant, source)
             finally:
                 path.write_bytes(source)
                 os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-            if verdict != "killed" or self._tested([failed] if failed else tests)[0] == "survived":
+            if verdict != "killed":
+                return verdict, failed
+            if self._tested([[failed]] if failed else tests)[0] == "survived":
                 return verdict, failed
             if not failed:
                 return "timeout", ""
-            self.left_out.add(failed.partition("::")[0])
+            self.left_out |= {failed, failed.partition("::")[0]}
 
-    def _tested(self, tests: Sequence[str]) -> tuple[str, str]:
+    def _tested(
+        self, tests: Sequence[Sequence[str]], mutant: Mutant | None = None, source: bytes = b""
+    ) -> tuple[str, str]:
         # Few files at first: most mutants fail the nearest, and to collect all takes longest.
         verdict, failed, left_s, n = "survived", "", self.limit_s, 2
         while tests and verdict == "survived" and left_s > 0:
-            verdict, failed, took_s = self._forked(tests[:n], left_s)
+            change = partial(self._change, mutant, source) if mutant else None
+            verdict, failed, took_s = self._forked([*chain(*tests[:n])], left_s, change)
             tests, left_s, n = tests[n:], left_s - took_s, 2 * n
         return verdict, failed
 
-    def _forked(self, tests: Sequence[str], left_s: float) -> tuple[str, str, float]:
+    def _forked(
+        self, tests: Sequence[str], left_s: float, change: Callable[[], None] | None
+    ) -> tuple[str, str, float]:
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
             os.close(reading)
-            self._run(tests, left_s, writing)
+            self._run(tests, left_s, writing, change)
         os.close(writing)
         with os.fdopen(reading) as said:
             ready, *_ = select.select([said], [], [], _HUNG_S)
@@ -308,38 +357,51 @@ class Bench:
         took_s = used.ru_utime + used.ru_stime
         return verdict or "killed", failed.strip().partition("[")[0], took_s
 
-    def _run(self, tests: Sequence[str], left_s: float, to: int) -> None:
+    def _run(
+        self, tests: Sequence[str], left_s: float, to: int, change: Callable[[], None] | None
+    ) -> None:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        noticed, code = Noticed(left_s), -1
+        noticed, code = Noticed(left_s + sum(os.times()[:4])), -1
         try:
             with open(os.devnull, "r+b") as nothing:  # noqa: PTH123
                 for number in range(3):
                     os.dup2(nothing.fileno(), number)
-            os.chdir(self.tree)
-            sys.path[0] = os.environ["PYTHONPATH"] = str(self.tree)
-            scratch = f"--basetemp={self.tree.parent / 'scratch'}"
-            code = pytest.main(["-x", "--assert=plain", scratch, *_FAST, *tests], plugins=[noticed])
+            if change is not None:
+                change()
+            options = ("-x", "--assert=plain", f"--basetemp={self.tree.parent / 'scratch'}")
+            code = pytest.main([*options, *_HANGS, *FAST, *tests], plugins=[noticed])
         finally:
             is_killed = noticed.test or not (noticed.is_over or code in _PASSED)
             os.write(to, f"{'killed' if is_killed else 'survived'}\t{noticed.test}\n".encode())
             os._exit(0)
 
+    def _change(self, mutant: Mutant, source: bytes) -> None:
+        """Give the loaded functions their new code, or forget what is loaded."""
+        path = str(self.tree / mutant.path)
+        old, new = (_codes(text, path) for text in (source, mutant.applied(source)))
+        n_changed = 0
+        with suppress(ValueError):  # of a function that uses other variables around it than before
+            for function in self._functions[path]:
+                for key, code in old.items():
+                    if code == function.__code__ and key in new:
+                        function.__code__ = new[key]
+                        n_changed += code != new[key]
+        if not n_changed or self.tests.is_loaded(mutant):
+            forget(*PRODUCT)
 
-def copied(to: Path) -> Path:
-    """Return a copy of the last commit's files; one that is there already is used again."""
-    tree = to / "tree"
-    if not tree.is_dir():
-        archive = subprocess.run(
-            ["git", "archive", "HEAD"],  # noqa: S607
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-        ).stdout
-        tree.mkdir(parents=True)
-        with tarfile.open(fileobj=BytesIO(archive)) as files:
-            files.extractall(tree, filter="data")
-    return tree
+
+def _codes(source: bytes, path: str) -> dict[tuple[str, int], CodeType]:
+    """Return the code of each function of a file by its name and its number among those of it."""
+    found: dict[tuple[str, int], CodeType] = {}
+    left = [compile(source, path, "exec", dont_inherit=True)]
+    while left:
+        inner = [one for one in left.pop().co_consts if isinstance(one, CodeType)]
+        for code in inner:
+            name = code.co_qualname
+            found[name, sum(known == name for known, _ in found)] = code
+        left += inner
+    return found
 
 
 def drawn(tree: Path, seed: int) -> list[Mutant]:
@@ -385,10 +447,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only", default="", help="part of the product, such as orchestrator/methods"
     )
+    parser.add_argument("--reached", type=Path, help="folder of what tools/reached.py noted")
     args = parser.parse_args(argv)
     to = args.to.resolve()
     # Ended from outside, it puts the file back that it has changed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Tests that read it would be skipped beside the copy.
+    os.environ.setdefault("ORCHESTRATOR_SHARED", str(ROOT.parent / "shared"))
     if to.is_relative_to(ROOT):
         parser.error("--to must be outside the checkout")
     kept = to / "results.jsonl"
@@ -396,7 +461,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = {one["name"]: one for one in map(json.loads, lines)}
     tree = copied(to)
     wanted = [m for m in drawn(tree, args.seed) if m.path.startswith(args.only)][: args.n]
-    bench = Bench(tree, args.limit_s)
+    bench = Bench(tree, args.limit_s, Reached(args.reached) if args.reached else None)
     for mutant in wanted:
         known = results.get(mutant.name)
         if known and (known["verdict"] == "killed" or known["limit_s"] >= args.limit_s):

@@ -35,7 +35,7 @@ _BY_NAME_TOO: Final = ("server", "backend")
 def json_schema() -> dict[str, Any]:
     """The schema of a recipe file, every plug-in of this project included."""
     found = {
-        (slot, kind): (plugins.about(family, kind), contracts.load(family, kind))
+        (slot, kind): (plugins.about(family, kind), contracts.load(contracts.BASES[family], kind))
         for slot, family in _SLOTS.items()
         for kind in plugins.kinds(family)
     }

@@ -192,7 +192,7 @@ class Llamacpp(ByIds):
             step = await server.forcer.force(given.prompt, given.ids, ask.top_logprobs)
         top = known(completions.top_of(step.listed, ask.top_logprobs)) if ask.top_logprobs else None
         logprobs = np.array(step.logprobs, dtype=np.float32)
-        return self._scored(given, logprobs, step.n_cached, top)
+        return self._scored(given, by_ids.Forced(logprobs, top, step.n_cached))
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         server = await self._server()

@@ -151,7 +151,7 @@ class Sglang(ByIds):
             lambda: wire.score(whole, n_prompt, n_top, self._config.lora_path),
             lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
         )
-        return self._scored(given, forced.logprobs, forced.n_cached, forced.top)
+        return self._scored(given, forced)
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         found = await self._labels(ask, self._config.choose_negligible)

@@ -5,7 +5,6 @@ are rendered by the server and sent back to it as text, so what it reads is chec
 that it gave to the prompt.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -182,11 +181,7 @@ class Tgi(OpenaiCompatible):
                 shift = found[surest] - among.logprobs[surest]
                 others = {one: value + shift for one, value in among.logprobs.items()}
                 found, bound = others | found, min(bound, among.bound + shift)
-        values = [
-            by_ids.total([_value(path[0], found, bound) for path in dict.fromkeys(group)])
-            for group in groups
-        ]
-        logprobs, upper = zip(*values, strict=True)
+        logprobs, upper = by_ids.totals(groups, {(): by_ids.Reading(found, bound)})
         method = f"{self.kind}.top_n_tokens" + ("+grammar" if n_requests > 1 else "")
         return Choice(logprobs, upper, method, len(prompt.ids), n_requests=n_requests)
 
@@ -236,12 +231,6 @@ class Tgi(OpenaiCompatible):
         return await self._ask(
             "/tokenize", lambda: wire.tokenize(text, special=special), wire.token_ids
         )
-
-
-def _value(token: int, found: dict[int, float], bound: float) -> tuple[float, float]:
-    """A token's ln p and its upper bound; the first is nan where it is not listed."""
-    value = found.get(token)
-    return (math.nan, bound) if value is None else (min(value, 0.0), min(value, 0.0))
 
 
 def _unscorable(ask: ScoreAsk) -> Failure | None:

@@ -171,7 +171,7 @@ class Vllm(ByIds):
             lambda: wire.score(model, whole, n_top),
             lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
         )
-        return self._scored(given, forced.logprobs, forced.n_cached, forced.top)
+        return self._scored(given, forced)
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         found = await self._labels(ask, self._config.choose_negligible)
@@ -230,7 +230,7 @@ class Vllm(ByIds):
         prompts, model = [(*whole, *node) for node in nodes], self._endpoint.model
         return await self._ask(
             _COMPLETIONS,
-            lambda: wire.force(model, prompts, token),
+            lambda: wire.look(model, prompts, 0, allowed_token_ids=[token]),
             lambda body, secret: wire.forced_token(body, prompts, token, secret),
         )
 
@@ -249,7 +249,7 @@ class Vllm(ByIds):
     async def _ask_exactly(self, prompts: Sequence[Ids], ids: Sequence[int]) -> Looked:
         return await self._ask(
             _COMPLETIONS,
-            lambda: wire.look_exactly(self._endpoint.model, prompts, ids),
+            lambda: wire.look(self._endpoint.model, prompts, 0, logprob_token_ids=ids),
             lambda body, secret: wire.looked_exactly(body, prompts, ids, secret),
         )
 

@@ -81,31 +81,15 @@ def score(model: str, ids: Path, top_logprobs: int) -> bytes:
     return encode({**_one_token(model, ids), "prompt_logprobs": top_logprobs})
 
 
-def look(model: str, prompts: Sequence[Path], top_logprobs: int) -> bytes:
-    """Body of `/v1/completions` that reads the most likely next tokens after each prompt."""
-    wanted = {"logprobs": top_logprobs, "return_tokens_as_token_ids": True}
-    return encode({**_one_token(model, prompts), **wanted})
+def look(model: str, prompts: Sequence[Path], top_logprobs: int, **more: Sequence[int]) -> bytes:
+    """Body of `/v1/completions` that reads the most likely next tokens after each prompt.
 
-
-def look_exactly(model: str, prompts: Sequence[Path], ids: Sequence[int]) -> bytes:
-    """The same for given next tokens, at most `MOST_EXACT_IDS` of them."""
-    wanted = {"logprobs": 0, "logprob_token_ids": ids, "return_tokens_as_token_ids": True}
-    return encode({**_one_token(model, prompts), **wanted})
-
-
-def force(model: str, prompts: Sequence[Path], token: int) -> bytes:
-    """Body of `/v1/completions` that draws a given token after each prompt, and says its ln p.
-
-    What may be drawn changes nothing in raw log-probabilities; in processed ones it does.
+    With `logprob_token_ids`, at most `MOST_EXACT_IDS` of them, it reads these besides. With
+    `allowed_token_ids` it draws one of these, and says its ln p: in raw log-probabilities what may
+    be drawn changes nothing, in processed ones it does.
     """
-    return encode(
-        {
-            **_one_token(model, prompts),
-            "logprobs": 0,
-            "allowed_token_ids": [token],
-            "return_tokens_as_token_ids": True,
-        }
-    )
+    wanted = {"logprobs": top_logprobs, **more, "return_tokens_as_token_ids": True}
+    return encode({**_one_token(model, prompts), **wanted})
 
 
 def trial(model: str, ids: Path, only: int | None = None) -> bytes:
@@ -194,7 +178,7 @@ def _kept(row: dict[int, float]) -> tuple[dict[int, float], float]:
 def looked_exactly(
     body: bytes, prompts: Sequence[Path], ids: Sequence[int], secret: str
 ) -> Looked | Failure:
-    """Given next tokens after several prompts, from the reply to `look_exactly`."""
+    """Given next tokens after several prompts, from the reply to `look`."""
     found = _listings(body, prompts, secret)
     if isinstance(found, Failure):
         return found
@@ -209,7 +193,7 @@ def looked_exactly(
 
 
 def forced_token(body: bytes, prompts: Sequence[Path], token: int, secret: str) -> Looked | Failure:
-    """A token after several prompts that do not list it as most likely, from the reply to `force`.
+    """A token after several prompts that do not list it as most likely, from the reply to `look`.
 
     Such a token has no more than half of the probability; where the reply gives it more, the server
     computes log-probabilities after it has ruled all others out.

@@ -15,7 +15,7 @@ import msgspec
 
 from orchestrator import contracts, plugins
 from orchestrator import weights as known
-from orchestrator.dataset import is_here
+from orchestrator.dataset import DatasetKind, is_here
 from orchestrator.disk import files
 from orchestrator.errors import (
     EXIT_COMPLETE,
@@ -109,7 +109,7 @@ def rows_of(found: Iterable[Listed]) -> list[tuple[str, str]]:
         if one.origin != BUNDLED:
             rows.append(("", f"from {one.origin}"))
         elif one.family == "datasets":
-            about = contracts.load(plugins.DATASETS, one.kind).about
+            about = contracts.load(DatasetKind, one.kind).about
             if about is not None:
                 rows.append(("", f"licence: {about.licence}"))
                 n_here, n = sum(is_here(one.kind, file) for file in about.files), len(about.files)

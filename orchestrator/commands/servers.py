@@ -17,6 +17,7 @@ import msgspec
 from orchestrator import contracts, plugins
 from orchestrator.backend import (
     LOCAL,
+    BackendKind,
     Endpoint,
     answered,
     base_url_fault,
@@ -48,7 +49,7 @@ from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import Kept, ServerRegistry
 from orchestrator.runner.servers.slurm import On, answer, carriers, places_on
-from orchestrator.serving import ServeOptions
+from orchestrator.serving import LaunchKind, ServeOptions
 from orchestrator.store import RunDirectory, Store
 
 _MOST_MODELS: Final = 8
@@ -164,7 +165,7 @@ async def _probe_url(at: Endpoint, models: Sequence[str], backend: str) -> list[
 async def _probe_endpoint(endpoint: Endpoint, kind: str) -> ProbeRecord:
     needs = nominal_needs(_NOMINAL).values()
     examples = {name_of(one): one for asked in needs for need in asked for one in need.examples}
-    found = contracts.load(plugins.BACKENDS, kind)
+    found = contracts.load(BackendKind, kind)
     backend = contracts.connected(found(found.Config()), endpoint)
     try:
         provenance = await answered(backend.provenance())
@@ -240,7 +241,7 @@ async def _connect_each(fleet: Fleet, models: Iterable[str]) -> None:
 
 
 def _features(record: ProbeRecord) -> frozenset[str]:
-    found = contracts.load(plugins.BACKENDS, record.backend, allow_code=True)
+    found = contracts.load(BackendKind, record.backend, allow_code=True)
     return found(found.Config()).capabilities.features
 
 
@@ -406,7 +407,7 @@ def serve(options: argparse.Namespace) -> int:
     """Serve models; the server takes this process's place."""
     _check_free(options.host, options.port)
     kind = "fake" if options.fake else "embedded"
-    launch = contracts.load(plugins.LAUNCH, kind)
+    launch = contracts.load(LaunchKind, kind)
     asked = ServeOptions(
         models=tuple(options.model),
         host=options.host,

@@ -9,7 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Literal, TypeVar, cast, overload
+from typing import Any, Final, TypeVar, cast
 
 from orchestrator import plugins
 from orchestrator.backend import Backend, BackendKind, Capabilities, Endpoint
@@ -41,69 +41,27 @@ from orchestrator.serving import LaunchKind
 _OF_THE_RUN: Final = frozenset({"method", "server_epoch", "cluster", "prompt_key"})
 
 _T = TypeVar("_T")
+_PluginT = TypeVar("_PluginT", bound=Plugin)
 _Fault = Callable[[Any], str]
 """Gives what is wrong with a value, to stand after its name; empty for nothing."""
 
 
-@overload
-def load(
-    family: Literal["backends"], kind: str, *, allow_code: bool = False
-) -> type[BackendKind]: ...
-
-
-@overload
-def load(family: Literal["launch"], kind: str, *, allow_code: bool = False) -> type[LaunchKind]: ...
-
-
-@overload
-def load(
-    family: Literal["orchestrator.methods"], kind: str, *, allow_code: bool = False
-) -> type[Method]: ...
-
-
-@overload
-def load(
-    family: Literal["orchestrator.analyses"], kind: str, *, allow_code: bool = False
-) -> type[Analysis]: ...
-
-
-@overload
-def load(
-    family: Literal["orchestrator.estimates"], kind: str, *, allow_code: bool = False
-) -> type[Statistic]: ...
-
-
-@overload
-def load(
-    family: Literal["orchestrator.summaries"], kind: str, *, allow_code: bool = False
-) -> type[Summary]: ...
-
-
-@overload
-def load(
-    family: Literal["orchestrator.datasets"], kind: str, *, allow_code: bool = False
-) -> type[DatasetKind]: ...
-
-
-@overload
-def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin]: ...
-
-
-def load(family: str, kind: str, *, allow_code: bool = False) -> type[Plugin]:
-    """Return the class of a kind if it keeps the contract of its family.
+def load(base: type[_PluginT], kind: str, *, allow_code: bool = False) -> type[_PluginT]:
+    """Return the class of a kind, of the family with this base, if it keeps their contract.
 
     Raises:
         PluginError: If there is none, if it is not allowed, or if it breaks the contract.
     """
+    family = next(family for family, of in BASES.items() if of is base)
     module = plugins.load(family, kind, allow_code=allow_code)
-    found = plugins.class_in(module, _BASES[family], plugins.class_name(family, kind))
+    found = plugins.class_in(module, base, plugins.class_name(family, kind))
     check_class(family, found)  # type: ignore[arg-type]  # classes have hashes
     return found
 
 
 def method(kind: str, *, allow_code: bool = False) -> type[Method]:
     """Return the class of a method, as `load`."""
-    return load(plugins.METHODS, kind, allow_code=allow_code)
+    return load(Method, kind, allow_code=allow_code)
 
 
 def summary(kind: str, of: type[Method]) -> type[Summary] | None:
@@ -119,7 +77,7 @@ def summary(kind: str, of: type[Method]) -> type[Summary] | None:
         return of.summary
     own = (kind, frame_of(of, kind)) if kind in plugins.kinds(plugins.METHODS) else ()
     known = [name for name in own if name in plugins.kinds(plugins.SUMMARIES)]
-    return load(plugins.SUMMARIES, known[0]) if known else None
+    return load(Summary, known[0]) if known else None
 
 
 @cache
@@ -293,7 +251,7 @@ def _short(value: object) -> str:
 
 
 _Names = dict[str, _Fault]
-_BASES: Final[dict[str, type[Plugin]]] = {
+BASES: Final[Mapping[str, type[Plugin]]] = {
     plugins.METHODS: Method,
     plugins.SUMMARIES: Summary,
     plugins.ANALYSES: Analysis,
@@ -302,6 +260,7 @@ _BASES: Final[dict[str, type[Plugin]]] = {
     plugins.LAUNCH: LaunchKind,
     plugins.DATASETS: DatasetKind,
 }
+"""The base class of each family."""
 _PARTS: Final[dict[str, _Names]] = {
     plugins.METHODS: {
         "Config": _settings(MethodSettings),

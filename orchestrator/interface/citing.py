@@ -222,8 +222,10 @@ def _kinds(of_run: Material, sources: Sequence[Source]) -> Iterator[str]:
 
 
 def _cites(family: str, kind: str, allow_code: bool) -> tuple[str, ...]:  # noqa: FBT001
+    if not kind:
+        return ()
     try:
-        return contracts.load(family, kind, allow_code=allow_code).cites if kind else ()
+        return contracts.load(contracts.BASES[family], kind, allow_code=allow_code).cites
     except PluginError:
         return ()
 

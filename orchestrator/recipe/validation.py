@@ -28,6 +28,7 @@ from orchestrator.recipe.schema import (
 )
 from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.recipe.source import KeyPath, Written
+from orchestrator.serving import LaunchKind
 from orchestrator.weights import PACKAGE_PREFIX, split_package
 
 _FOLDER: Final = "folder"
@@ -102,7 +103,7 @@ class Plugs:
     def models_named(self, kind: str) -> list[str]:
         """The settings of a kind of method that name models; [] where it can't be had."""
         try:
-            found = contracts.load(plugins.METHODS, self._found(kind), allow_code=self._allow_code)
+            found = contracts.load(Method, self._found(kind), allow_code=self._allow_code)
             return naming_models(found.Config)
         except PluginError:
             return []
@@ -164,7 +165,7 @@ class Plugs:
             return None
         config = self.validate(found.Config, value, path)
         if config is not None and family == plugins.LAUNCH and not self._allow_code:
-            launch = contracts.load(plugins.LAUNCH, kind, allow_code=self._allow_code)
+            launch = contracts.load(LaunchKind, kind, allow_code=self._allow_code)
             for setting, reason in launch(config).programs():
                 what = f"{setting}: {reason}; {self._how()}"
                 self._fault((*path, setting), about(path, what))
@@ -186,7 +187,7 @@ class Plugs:
 
     def backend_of(self, server: PluginRef) -> str:
         """The kind of back-end that speaks to a launched server."""
-        return contracts.load(plugins.LAUNCH, server.kind, allow_code=self._allow_code).backend
+        return contracts.load(LaunchKind, server.kind, allow_code=self._allow_code).backend
 
     def need_permission(self, path: KeyPath, what: str) -> None:
         """Note a fault where a recipe names something to run, unless its code is allowed."""
@@ -195,7 +196,7 @@ class Plugs:
 
     def _class(self, family: str, kind: str, path: KeyPath) -> type[Any] | None:
         try:
-            return contracts.load(family, kind, allow_code=self._allow_code)
+            return contracts.load(contracts.BASES[family], kind, allow_code=self._allow_code)
         except NotAllowedError as error:
             self._fault((*path, "kind"), about(path, f"{error}; {self._how()}"))
             return None

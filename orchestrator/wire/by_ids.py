@@ -203,6 +203,15 @@ def total(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return (min(log_sum_exp(known), 0.0) if known else math.nan), upper
 
 
+def totals(
+    groups: Sequence[Sequence[Path]], read: Mapping[Path, Reading]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return ln p of labels, each with the paths of its spellings, and their upper bounds."""
+    values = [total([value(path, read) for path in dict.fromkeys(group)]) for group in groups]
+    logprobs, upper = zip(*values, strict=True)
+    return logprobs, upper
+
+
 def log_sum_exp(values: Sequence[float]) -> float:
     """Natural log of the sum of exponentials, in float64; -inf for none."""
     highest = max(values, default=-math.inf)

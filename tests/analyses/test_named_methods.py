@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator import Recipe, RecipeError, contracts, plugins
 from orchestrator.analyses._gold import Gold
+from orchestrator.contracts.method import Analysis
 from orchestrator.ranking.scores import ScoreRef
 
 MODELS = {name: {"server": "fake", "weights": f"small:0.{n}"} for n, name in enumerate("abc", 1)}
@@ -14,7 +15,7 @@ MODELS = {name: {"server": "fake", "weights": f"small:0.{n}"} for n, name in enu
 def settings_that_name():
     """Each setting of a bundled analysis that names methods, with a wrong name."""
     for kind in plugins.kinds(plugins.ANALYSES):
-        config = contracts.load(plugins.ANALYSES, kind).Config
+        config = contracts.load(Analysis, kind).Config
         for name, field in config.model_fields.items():
             of_scores = ScoreRef.__name__ in str(field.annotation)
             if name == "method":
@@ -48,7 +49,7 @@ def test_what_an_analysis_names_is_looked_up_at_once(kind, named, said):
 def settings_with_columns():
     """Each setting of a bundled analysis that names a column, as a function of its name."""
     for kind in plugins.kinds(plugins.ANALYSES):
-        config = contracts.load(plugins.ANALYSES, kind).Config
+        config = contracts.load(Analysis, kind).Config
         for name, field in config.model_fields.items():
             said = str(field.annotation)
             n = 2 if "tuple" in said else 1

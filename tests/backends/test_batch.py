@@ -34,7 +34,9 @@ from tests.fake.main import serving
 async def test_answers_are_those_of_single_requests(endpoint, tmp_path, most):
     url, server = endpoint
     asked = asks(12)
-    async with connected(url, tmp_path, QUICK.model_copy(update={"most": most})) as backend:
+    # Full files are sent at once; others wait for more requests.
+    settings = {"most": most, "wait_s": 600 if 12 % most == 0 else QUICK.wait_s}
+    async with connected(url, tmp_path, QUICK.model_copy(update=settings)) as backend:
         found = await answers(backend, asked)
     assert list(map(told, found)) == await one_by_one(url, tmp_path, asked)
     assert len(server.batches) == -(-12 // most)

@@ -259,6 +259,21 @@ def test_memory_of_the_reading_process_is_bounded():
     assert done.stdout == "bounded 1\n", done.stderr
 
 
+def test_time_of_the_reading_process_is_bounded_but_not_that_of_the_viewer():
+    code = (
+        "import os, resource\n"
+        "from orchestrator.runner.commands import guard\n"
+        "for name in ('view', 'report'):\n"
+        "    os.environ['ORCHESTRATOR_GUARDED'] = name\n"
+        "    guard.enter()\n"
+        "    print(resource.getrlimit(resource.RLIMIT_CPU)[0] == guard.CPU_S)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["False", "True"], done.stderr
+
+
 @pytest.mark.slow
 def test_what_breaks_the_reader_is_said_in_a_line(here):
     run = hostile_run(here / "runs" / "other")

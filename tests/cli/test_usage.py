@@ -41,6 +41,13 @@ def test_an_old_name_answers_with_the_new_one(command, old, new, more):
     assert new.startswith("-") or command(*new.split(), "--help")[0] == 0
 
 
+def test_items_are_those_of_one_run(command, here):
+    for name in ("one", "two"):
+        (here / name).mkdir()
+    code, _, err = command("view", "one", "two", "--items", "sort=worth")
+    assert (code, err) == (EXIT_USAGE, "--items shows those of one run; name it\n")
+
+
 @pytest.mark.parametrize("name", ["runs", "servers"])
 def test_without_an_action_they_list(command, name):
     for options in ((), ("--json",), ("-q",)):

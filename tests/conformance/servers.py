@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 
 from launch import llamacpp
-from orchestrator import contracts, plugins
-from orchestrator.backend import Backend, Endpoint
+from orchestrator import contracts
+from orchestrator.backend import Backend, BackendKind, Endpoint
 from orchestrator.serving import LaunchKind, RunningServer, ServedModel
 from orchestrator.weights import PUBLISHED
 from tools import make_gguf
@@ -171,8 +171,8 @@ class Running:
         endpoint = Endpoint(
             base_url=self.server.base_url, model=model, api_key=self.server.api_key, **options
         )
-        launch = contracts.load(plugins.LAUNCH, self.kind.launch or self.kind.name)
-        found = contracts.load(plugins.BACKENDS, self.kind.speaks or launch.backend)
+        launch = contracts.load(LaunchKind, self.kind.launch or self.kind.name)
+        found = contracts.load(BackendKind, self.kind.speaks or launch.backend)
         config = found.Config(**{**self.kind.backend, **(settings or {})})
         backend = found(config).connect(endpoint)
         try:
@@ -184,7 +184,7 @@ class Running:
 @contextlib.contextmanager
 def running(kind: Kind, log: Path) -> Iterator[Running]:
     """A server of a kind, ended with the block."""
-    launch = contracts.load(plugins.LAUNCH, kind.launch or kind.name)
+    launch = contracts.load(LaunchKind, kind.launch or kind.name)
     weights = str(_rewritten(kind)) if kind.rewritten else kind.weights
     models = (ServedModel(MODEL, weights),)
     server = asyncio.run(_start(launch(launch.Config(**kind.settings)), models, log))

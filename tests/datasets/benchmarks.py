@@ -3,13 +3,14 @@
 import io
 import json
 
-from orchestrator import contracts, plugins
+from orchestrator import contracts
+from orchestrator.dataset import DatasetKind
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.runner.planning.prepare import open_dataset
 
 
 def opened(kind, **settings):
-    return open_dataset(PluginRef(kind, contracts.load(plugins.DATASETS, kind).Config(**settings)))
+    return open_dataset(PluginRef(kind, contracts.load(DatasetKind, kind).Config(**settings)))
 
 
 def items(dataset):

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator import contracts, plugins
 from orchestrator.commands.listing import listed, rows_of
-from orchestrator.dataset import About
+from orchestrator.dataset import About, DatasetKind
 from orchestrator.datasets._benchmark import url_of
 from orchestrator.errors import DatasetError
 from orchestrator.plugins import DATASETS
@@ -18,12 +18,12 @@ needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared is abse
 BENCHMARKS = [
     kind
     for kind in plugins.kinds(DATASETS)
-    if contracts.load(plugins.DATASETS, kind).about is not None and kind != "huggingface"
+    if contracts.load(DatasetKind, kind).about is not None and kind != "huggingface"
 ]
 
 
 def about(kind: str) -> About:
-    found = contracts.load(plugins.DATASETS, kind).about
+    found = contracts.load(DatasetKind, kind).about
     assert found is not None
     return found
 

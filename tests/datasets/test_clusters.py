@@ -4,10 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator import contracts, plugins
+from orchestrator import contracts
 from orchestrator.ask import item_digest
 from orchestrator.clusters import CLUSTER, Clusters
-from orchestrator.dataset import from_items
+from orchestrator.dataset import DatasetKind, from_items
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.records import Item, Message
 from orchestrator.runner.planning.prepare import open_dataset
@@ -26,7 +26,7 @@ def opened(folder, suffix="jsonl", rows=ROWS, **fields):
     write = {"jsonl": frame.write_ndjson, "json": frame.write_json, "csv": frame.write_csv}
     write.get(suffix, frame.write_parquet)(path)  # type: ignore[operator]
     settings = {"path": str(path), "fields": fields}
-    config = contracts.load(plugins.DATASETS, suffix).Config.model_validate(settings)
+    config = contracts.load(DatasetKind, suffix).Config.model_validate(settings)
     return open_dataset(PluginRef(suffix, config))
 
 

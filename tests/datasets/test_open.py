@@ -5,6 +5,7 @@ import pytest
 from orchestrator import contracts, plugins
 from orchestrator.ask import item_digest
 from orchestrator.commands.listing import listed
+from orchestrator.dataset import DatasetKind
 from orchestrator.errors import DatasetError
 from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
@@ -37,7 +38,7 @@ def write(path, rows):
 
 def opened(path, kind="", **settings):
     kind = kind or {"tsv": "csv", "xlsx": "excel"}.get(path.suffix[1:], path.suffix[1:])
-    config = contracts.load(plugins.DATASETS, kind).Config.model_validate(
+    config = contracts.load(DatasetKind, kind).Config.model_validate(
         {"path": str(path), **settings}
     )
     return open_dataset(PluginRef(kind, config))
@@ -61,7 +62,7 @@ def path(request, tmp_path, monkeypatch):
 def test_a_file_of_another_suffix_is_read_by_its_kind(path):
     renamed = write(path, ROWS).rename(path.with_suffix(".data"))
     kind = {".tsv": "csv"}.get(path.suffix, path.suffix[1:])
-    config = contracts.load(plugins.DATASETS, kind).Config.model_validate(
+    config = contracts.load(DatasetKind, kind).Config.model_validate(
         {"path": str(renamed), "fields": {"prompt": "question"}}
     )
     dataset = open_dataset(PluginRef(kind, config))
@@ -309,9 +310,7 @@ def test_a_prompt_beside_a_conversation_is_an_error_until_one_is_named(tmp_path)
 
 
 def demo(**settings):
-    return open_dataset(
-        PluginRef("demo", contracts.load(plugins.DATASETS, "demo").Config(**settings))
-    )
+    return open_dataset(PluginRef("demo", contracts.load(DatasetKind, "demo").Config(**settings)))
 
 
 def test_the_demo_has_as_many_items_as_asked_each_with_its_answer():

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.ask import GenerateAsk
 from orchestrator.cli import main
 from orchestrator.dataset.files import open_rows
+from orchestrator.dataset.shapes import at
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.load import load
 from orchestrator.recipe.settings import GivenAnswers
@@ -400,3 +401,9 @@ def test_a_run_says_of_its_files_what_it_says_when_it_is_read_again(tmp_path, ca
     for said in (f"{form} read as ", "q.json"):
         assert said in " ".join(ran.err.split())
         assert said in checked
+
+
+@pytest.mark.parametrize("values", [[], ["a"], ["a", "b"], ("a", "b", "c")])
+def test_a_place_in_a_list_is_read_where_there_is_one(values):
+    found = [at({"doc": {"answers": values}}, f"doc.answers.{n}") for n in range(5)]
+    assert found == [*values, *[None] * (5 - len(values))]

@@ -25,7 +25,7 @@ def of_page(page: Path) -> set[str]:
 def citing() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for family in (plugins.METHODS, plugins.DATASETS, plugins.BACKENDS, plugins.ANALYSES):
         for kind in plugins.kinds(family):
-            yield family, kind, contracts.load(family, kind).cites
+            yield family, kind, contracts.load(contracts.BASES[family], kind).cites
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from backends._transport import Read, Reply
-from orchestrator import contracts, plugins
+from orchestrator import contracts
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Backend, Endpoint, Provenance, ServerLoad
+from orchestrator.backend import Backend, BackendKind, Endpoint, Provenance, ServerLoad
 from orchestrator.records import Failure, Message, Outcome, Prefix, Sampling, labels
 from tests.fake.main import serving
 from tests.recorded.replay import Recorder, request_of
@@ -113,7 +113,7 @@ async def _record(kind: Kind) -> dict[str, dict[str, Reply]]:
 
 def connected(kind: Kind, url: str = "http://127.0.0.1:1") -> Any:
     """A connection of a kind."""
-    found = contracts.load(plugins.BACKENDS, kind.speaks)
+    found = contracts.load(BackendKind, kind.speaks)
     endpoint = Endpoint(base_url=url, model="m", api_key=KEY, timeout_s=5.0)
     return found(found.Config(**kind.settings)).connect(endpoint)
 

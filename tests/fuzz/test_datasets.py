@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from hypothesis import strategies as st
 
-from orchestrator import contracts, plugins
+from orchestrator import contracts
 from orchestrator.ask import GenerateAsk
-from orchestrator.dataset import Dataset
+from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.datasets._files import FileConfig, JsonlKind
 from orchestrator.errors import DatasetError
 from orchestrator.ranking.human_labels import read_labels
@@ -71,7 +71,7 @@ KINDS = {".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv", ".par
 
 
 def opened(path: Path) -> Dataset:
-    kind = contracts.load(plugins.DATASETS, KINDS[path.suffix])
+    kind = contracts.load(DatasetKind, KINDS[path.suffix])
     return kind(kind.Config.model_validate({"path": path.name})).open(path.parent)
 
 

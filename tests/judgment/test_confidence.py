@@ -239,7 +239,11 @@ def test_semantic_entropy_lies_between_none_and_that_of_as_many_meanings(samples
 
 
 def test_one_meaning_has_no_entropy():
-    assert semantic_entropy([-1.0, -2.0], [0, 0]) == pytest.approx(0)
+    # Exactly, and no -0.0, which a table would show.
+    for logprobs in ([-1.0, -2.0], [-0.1, -0.7, -29.3], [-3.0]):
+        found = semantic_entropy(logprobs, [0] * len(logprobs))
+        assert math.copysign(1.0, found) == 1.0
+        assert found == 0.0
     assert semantic_entropy(None, [5]) == 0
 
 

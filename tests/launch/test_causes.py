@@ -89,6 +89,7 @@ def test_a_known_line_of_the_log_gives_its_cause(log, cause):
         (None, "it was not ready in time"),
         (-9, "memory ran out"),
         (-11, "it was killed by signal 11"),
+        (0, "it exited with code 0"),
         (2, "it exited with code 2"),
     ],
 )

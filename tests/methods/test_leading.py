@@ -5,7 +5,13 @@ from pydantic import ValidationError
 
 from orchestrator.ask import Ask, AskFailed, ChooseAsk, GenerateAsk
 from orchestrator.backend import Capabilities
-from orchestrator.methods import pairwise_ranking, pairwise_scoring, pointwise
+from orchestrator.methods import (
+    judged_rewrites,
+    pairwise_ranking,
+    pairwise_scoring,
+    pointwise,
+    rubric,
+)
 from orchestrator.methods._leading import continued
 from orchestrator.records import Generation, Label, Unit, labels
 from orchestrator.runner.models.identity import missing
@@ -67,6 +73,16 @@ def test_a_reply_of_two_scores_has_no_prefix(reasoned):
 def test_a_wrong_example_is_a_fault_of_the_recipe(example, said):
     with pytest.raises(ValidationError, match=said):
         ranking(examples=[example])
+
+
+@pytest.mark.parametrize(
+    "module", [pairwise_ranking, pairwise_scoring, pointwise, judged_rewrites, rubric]
+)
+def test_each_kind_of_judge_checks_its_examples(module):
+    given = {"criteria": [{"name": "tone"}]} if module is rubric else {}
+    example = {"shown": {"colour": "red"}, "reply": "[[>]]"}
+    with pytest.raises(ValidationError, match="unknown fields colour"):
+        module.Config(judges=("j",), examples=[example], **given)
 
 
 def test_an_example_begins_as_the_reply_does():

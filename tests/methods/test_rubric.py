@@ -223,6 +223,14 @@ def test_the_named_prompts_need_no_reference():
     assert Rubric(config(prompt=shown)).needs() == {"reference"}
 
 
+def test_a_prompt_may_name_the_ends_of_the_scale():
+    seen: list[ChooseAsk] = []
+    shown = "{{ answer }} [Criterion] {{ criterion }}: {{ low }} to {{ high }}"
+    rows(config(prompt=shown), judge({"accuracy": [0, 0, 1], "tone": [1, 0, 0]}, seen))
+    ends = [ask.messages[-1].content.partition("[Criterion] ")[2] for ask in seen]
+    assert ends == ["accuracy: 0 to 2", "tone: A to C"]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

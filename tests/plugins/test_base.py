@@ -1,11 +1,13 @@
 """A class of a plug-in keeps the model of its settings, which stands in its brackets."""
 
 import types
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from orchestrator import contracts
 from orchestrator.plugins.base import ConfigT, Plugin, Settings
 
 
@@ -118,3 +120,9 @@ def test_settings_refuse_what_they_do_not_know_and_stay_as_they_are():
         Kind.Config.model_validate({"no_such_setting": 1})
     with pytest.raises(ValidationError):
         Threads().threads = 2  # type: ignore[misc]
+
+
+def test_a_class_is_told_by_its_file_or_where_there_is_none_by_its_module():
+    assert Path(contracts.place_of(Plugin)).name == "base.py"
+    made = types.new_class("Made", (), {}, lambda names: names.update(__module__="nowhere"))
+    assert contracts.place_of(made) == "nowhere"

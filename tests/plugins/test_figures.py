@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 import orchestrator
-from orchestrator import contracts, plugins
+from orchestrator import contracts
 from orchestrator.columns import PairColumns, RowRoles
 from orchestrator.contracts.context import answers_of, bundled, renamed, roles_in
-from orchestrator.contracts.method import Combination
+from orchestrator.contracts.method import Combination, Method
 from orchestrator.errors import PluginError, StoreError
 from orchestrator.figures import Figure, Picture
 from orchestrator.interface.exporting import material
@@ -214,7 +214,7 @@ class Wrong(Method):
         return {{}}
 """)
     with pytest.raises(PluginError, match=re.escape(said)):
-        contracts.load(plugins.METHODS, str(path), allow_code=True)
+        contracts.load(Method, str(path), allow_code=True)
 
 
 def test_roles_of_bundled_frames_are_those_of_their_classes():

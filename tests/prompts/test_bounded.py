@@ -191,3 +191,13 @@ def test_json_that_would_be_too_large_is_never_made(argument):
     finally:
         tracemalloc.stop()
     assert most < 20_000_000
+
+
+@pytest.mark.parametrize(("n", "is_refused"), [(19_000, False), (21_000, True)])
+def test_a_template_of_too_many_parts_is_refused(n, is_refused):
+    template = "{{ a }}" * n
+    if is_refused:
+        with pytest.raises(PromptError, match="parts"):
+            render(template, {"a": "x"})
+    else:
+        assert render(template, {"a": "x"}) == "x" * n

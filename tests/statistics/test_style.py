@@ -154,6 +154,7 @@ def test_there_is_no_interval_where_a_feature_differs_on_one_prompt():
     fit = fitted(once)
     assert fit.interval(3, 0.95) is None
     assert np.isnan(fit.p_value(0))
+    assert np.isnan(fit.errors()).tolist() == [False, False, False, True]
 
 
 def test_what_was_not_judged_is_refused():

@@ -336,3 +336,11 @@ def test_flipped_bits_of_rows_are_a_store_error() -> None:
 def test_rows_of_an_unknown_version_are_refused() -> None:
     with pytest.raises(StoreError, match="format 9"):
         values.decode_rows(b"\x09" + encoded_rows([(1,)])[1:])
+
+
+@pytest.mark.parametrize("said", [4_999, 5_001])
+def test_arrays_of_another_length_than_their_head_says_are_damage(said):
+    frame = blobs.compressed([b"x" * 5_000])[0]
+    assert blobs.decompressed(frame, 5_000) == b"x" * 5_000
+    with pytest.raises(StoreError, match="damaged"):
+        blobs.decompressed(frame, said)

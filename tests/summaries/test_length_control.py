@@ -200,7 +200,7 @@ def test_the_setting_makes_no_rows_stale(by_item):
 def test_what_is_kept_is_not_believed_where_it_is_damaged(tmp_path, content):
     (tmp_path / ".numbers").write_text(content)
     keeping = Keeping(tmp_path / ".numbers")
-    found = keeping.once(b"\x00", float, lambda: 50.0)
+    found = keeping.once(lambda: b"\x00", float, lambda: 50.0)
     assert found == 50.0
 
 
@@ -210,7 +210,7 @@ def test_a_link_in_place_of_the_kept_file_is_neither_read_nor_written_through(tm
     target.write_text(value)
     (tmp_path / ".numbers").symlink_to(target)
     keeping = Keeping(tmp_path / ".numbers")
-    found = keeping.once(b"\x00", float, lambda: 50.0)
+    found = keeping.once(lambda: b"\x00", float, lambda: 50.0)
     keeping.save()
     assert found == 50.0
     assert target.read_text() == value

@@ -147,6 +147,7 @@ def test_what_became_of_the_texts_is_counted(tables):
     assert (answer["empty"], answer["cut off"], answer["marker leaks"]) == (0, 0, None)
     assert (rewriting["empty"], rewriting["cut off"], rewriting["marker leaks"]) == (1, 1, 1)
     assert rewriting["longer by"] == 0.5
+    assert (answer["tokens"], rewriting["tokens"]) == (2, 3)
 
 
 def test_a_run_in_which_all_failed_is_summarised_with_nothing_undefined_as_a_number(tables):

@@ -2,10 +2,12 @@ import ast
 import json
 import subprocess
 import sys
+from itertools import chain
+from typing import Any
 
 import pytest
 
-from tools import mutants
+from tools import mutants, reached
 
 SOURCE = b"""\
 LIMIT = 3
@@ -74,7 +76,7 @@ def test_a_mutant_is_tried_first_by_tests_that_import_its_module_and_use_its_wor
     mutant = next(
         m for m in mutants.mutants_of("orchestrator/methods/a.py", path.read_bytes()) if m.line == 6
     )
-    found = mutants.Tests(tree).of(mutant, path.read_bytes())
+    found = [*chain(*mutants.Tests(tree).of(mutant, path.read_bytes()))]
     assert [found[0], found[-1]] == ["tests/test_both.py", "tests/test_far.py"]
     assert found.index("tests/test_imports.py") < found.index("tests/test_words.py")
 
@@ -87,6 +89,53 @@ def tried(tree, *options):
     verdicts = {(one["line"], one["kind"]): one["verdict"] for one in kept}
     assert len(kept) == len(verdicts)
     return verdicts, said
+
+
+MARKED = """\
+'''Module.'''
+
+from __future__ import annotations
+
+
+def first(x):
+    '''Say.'''
+    if x:
+        return 1
+    return [inner(y) for y in (2, 3)]
+
+
+def inner(y):
+    return y
+"""
+
+
+def test_statements_that_run_are_marked_and_do_as_before():
+    text, places = reached.marked(MARKED, 5)
+    assert places == [(9, 9), (8, 9), (10, 10), (14, 14)]
+    ran: dict[int, int] = {}
+    code = text.replace("{}", "ran")
+    module: dict[str, Any] = {"ran": ran}
+    exec(code, module)  # noqa: S102
+    assert module["first"].__doc__ == "Say."
+    assert not ran
+    assert module["first"](0) == [2, 3]
+    assert [places[number - 5][0] for number in sorted(ran)] == [8, 10, 14]
+
+
+def test_only_tests_that_run_the_statement_try_it(tree):
+    places = [("orchestrator/methods/a.py", 1, 2), ("orchestrator/methods/a.py", 2, 2)]
+    places.append(("orchestrator/methods/a.py", 6, 6))
+    (tree.parent / "statements.json").write_text(json.dumps(places))
+    noted = [("", [2]), ("t.py::one@setup", []), ("t.py::one[1]", [1]), ("t.py::one[2]", [1])]
+    noted += [("t.py::other", [0]), ("u.py::third@setup", [1]), ("u.py::third", [])]
+    lines = [json.dumps({"test": name, "seconds": 1, "ran": ran}) for name, ran in noted]
+    (tree.parent / "reached.1.jsonl").write_text("\n".join(lines))
+    found = reached.Reached(tree.parent)
+    assert sorted(found.running("orchestrator/methods/a.py", 2) or ()) == [
+        "t.py::one",
+        "u.py::third",
+    ]
+    assert found.running("orchestrator/methods/a.py", 6) is None
 
 
 @pytest.mark.slow

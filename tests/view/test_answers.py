@@ -15,6 +15,7 @@ from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import answers
 from orchestrator.methods.pairwise_ranking import PairwiseRanking
+from orchestrator.methods.pointwise import PointwiseRating
 from tests.view.conftest import Viewer
 from tests.view.runs import items_frame, make_run
 
@@ -97,6 +98,49 @@ def items_of(viewer, **asked):
     reply = viewer.client.get("/api/runs/a/items", params=asked)
     assert reply.status_code == 200, reply.text
     return [row["item"] for row in reply.json()["rows"]]
+
+
+scores = st.dictionaries(
+    st.tuples(st.sampled_from(["i0", "i1"]), st.sampled_from(MODELS), st.sampled_from(JUDGES)),
+    st.sampled_from([0.0, 1.0, 2.5, 5.0, None]),
+)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(scores=scores)
+def test_answers_that_were_scored_show_their_mean_score(tmp_path_factory, scores):
+    folder = tmp_path_factory.mktemp("runs")
+    rated = [
+        {
+            "method": "pointwise", "item": item, "model": model, "judge": judge, "turn": 1,
+            "mean": score, "status": "failed" if score is None else "ok",
+        }
+        for (item, model, judge), score in scores.items()
+    ]  # fmt: skip
+    answered = [
+        {"method": "answers", "item": item, "model": model, "turn": 1, "text": "x", "status": "ok"}
+        for item in ("i0", "i1")
+        for model in MODELS
+    ]
+    kept = {"status": "str", "cause": "str", "message": "str"}
+    columns = {"method": "str", **PointwiseRating.unit_columns, **PointwiseRating.columns, **kept}
+    frames = {
+        "items": items_frame(2),
+        "answers": frame({"method": "str", **schema_of(answers.Answers)}, answered),
+        "scores": frame(columns, rated),
+    }
+    methods = [{"kind": "pointwise", "judges": list(JUDGES), "candidates": list(MODELS)}]
+    make_run(folder / "a", frames, SETTINGS | {"methods": methods})
+    viewer = Viewer([folder], folder / "side").enter()
+    for row in viewer.json("/api/runs/a/items?answers=")["rows"]:
+        worth = [
+            mean([v for key, v in scores.items() if key[:2] == (row["item"], m) and v is not None])
+            for m in MODELS
+        ]
+        assert [cell["worth"] for cell in row["answers"]] == pytest.approx(worth)
+        top = max([one for one in worth if one is not None], default=None)
+        alone = [top is not None and one == top and worth.count(top) == 1 for one in worth]
+        assert [bool(cell["best"]) for cell in row["answers"]] == alone
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -70,6 +70,15 @@ def test_labels_reach_the_sheet_and_all_else_stays(desk):
     assert path.read_bytes() == before
 
 
+def test_a_sheet_of_long_texts_is_filled_in(desk):
+    client, path = desk()
+    sheet, longer = path.read_text(encoding="utf-8"), "word " * 100_000
+    path.write_text(sheet.replace("prompt 1", longer), encoding="utf-8")
+    assert client.get("/api/labels/r1").status_code == 200
+    assert post(client, "r1", "2").status_code == 200
+    assert longer in path.read_text(encoding="utf-8")
+
+
 def test_a_row_is_shown_without_names(desk):
     client, _ = desk()
     everything = client.get("/api/labels").text + client.get("/api/labels/r1").text

@@ -33,6 +33,11 @@ def test_engines_of_a_model_are_added_up():
     assert load_figures(VLLM, "a") == ServerLoad(running=5, waiting=7)
 
 
+def test_a_figure_that_can_not_be_read_takes_no_other_along():
+    odd = b'vllm:num_requests_running{engine="9",model_name="a"} nan\n'
+    assert load_figures(odd + VLLM, "a") == load_figures(VLLM, "a")
+
+
 def test_how_full_caches_are_and_what_they_held_is_read():
     text = b"""vllm:kv_cache_usage_perc{engine="0",model_name="a"} 0.25
 vllm:kv_cache_usage_perc{engine="1",model_name="a"} 0.75

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from orchestrator import contracts, plugins
+from orchestrator import contracts
 from orchestrator.ask import ChooseAsk, GenerateAsk, digest
-from orchestrator.backend import LOCAL, Capabilities, ComparerKind, Provenance
+from orchestrator.backend import LOCAL, BackendKind, Capabilities, ComparerKind, Provenance
 from orchestrator.contracts.method import Stage
 from orchestrator.dataset import Dataset
 from orchestrator.errors import DatasetError, UsageError
@@ -27,7 +27,7 @@ def launch_of(spec: ModelSpec, *, allow_code: bool) -> LaunchKind:
     """
     if spec.server is None:
         raise UsageError(f"model {spec.name!r} has no server to launch")
-    kind = contracts.load(plugins.LAUNCH, spec.server.kind, allow_code=allow_code)
+    kind = contracts.load(LaunchKind, spec.server.kind, allow_code=allow_code)
     return kind(spec.server.config)
 
 
@@ -156,7 +156,7 @@ def local_models(
     found: dict[str, tuple[ModelSpec, dict[str, str]]] = {}
     for part in parts:
         for name, comparer in part.method.comparers().items():
-            plugin = contracts.load(plugins.BACKENDS, comparer.kind, allow_code=allow_code)
+            plugin = contracts.load(BackendKind, comparer.kind, allow_code=allow_code)
             if not issubclass(plugin, ComparerKind):
                 raise UsageError(
                     f"back-end {comparer.kind!r} cannot compare texts; use a kind derived from "
@@ -250,7 +250,7 @@ def capabilities_of(
     kind: str, config: Settings | None, *, allow_code: bool = False
 ) -> Capabilities:
     """Return the features of a kind of back-end; settings of None stand for its defaults."""
-    backend = contracts.load(plugins.BACKENDS, kind, allow_code=allow_code)
+    backend = contracts.load(BackendKind, kind, allow_code=allow_code)
     return backend(backend.Config() if config is None else config).capabilities
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from orchestrator import contracts, plugins
-from orchestrator.contracts.method import Companion, Method, MethodSettings, clash_in
-from orchestrator.dataset import Dataset
+from orchestrator.contracts.method import Analysis, Companion, Method, MethodSettings, clash_in
+from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.errors import PluginError, UsageError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
@@ -35,7 +35,7 @@ def open_dataset(dataset: PluginRef, base: Path = Path(), *, allow_code: bool = 
         DatasetError: If it is missing or malformed, with everything that is wrong.
         PluginError: If there is no such kind, or one that gives no dataset.
     """
-    kind = contracts.load(plugins.DATASETS, dataset.kind, allow_code=allow_code)
+    kind = contracts.load(DatasetKind, dataset.kind, allow_code=allow_code)
     opened: object = kind(dataset.config).open(base)
     if not isinstance(opened, Dataset):
         place = contracts.place_of(kind)
@@ -92,7 +92,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
         read_as = [dataset.read_as]
         for one in recipe.analyses:
-            analysis = contracts.load(plugins.ANALYSES, one.kind, allow_code=allow_code)
+            analysis = contracts.load(Analysis, one.kind, allow_code=allow_code)
             analysis(one.config).check(dataset.keys, recipe.models)
         if settings.limit is not None:
             dataset = dataset.limit(settings.limit)

@@ -128,27 +128,25 @@ class Copies:
             RecipeError: If a store can't be read.
             ServerChangedError: If another one answered there.
         """
-        for run, lender in self._lenders.opened:
-            try:
-                servers = lender.servers().values()
-            except OrchestratorError as error:
-                raise _unreadable(run, error) from error
-            for server in servers:
-                if same_identity(server.model, self._labels[model]):
-                    self._compare(model, run, server, [provenance])
-                    adopt_probe(self._store, self._labels[model], lender, server)
+        label = self._labels[model]
+        for (run, lender), server in self.servers(label):
+            self._compare(model, run, server, [provenance])
+            adopt_probe(self._store, label, lender, server)
 
-    def servers(self) -> Iterator[StoredServer]:
-        """The servers that answered the other runs.
+    def servers(self, label: str) -> Iterator[tuple[_Opened, StoredServer]]:
+        """Yield the servers that answered for the same identity in the other runs.
 
         Raises:
             RecipeError: If a store can't be read.
         """
         for run, lender in self._lenders.opened:
             try:
-                yield from lender.servers().values()
+                found = lender.servers().values()
             except OrchestratorError as error:
                 raise _unreadable(run, error) from error
+            for server in found:
+                if same_identity(server.model, label):
+                    yield (run, lender), server
 
     def _server(self, model: str, opened: _Opened, number: int) -> int:
         """The number here of a server by its number there."""

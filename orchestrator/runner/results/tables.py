@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -57,7 +57,7 @@ _MOST_BYTES: Final = 16 << 20
 _FOLDERS: Final = ("contracts", "judgment", "methods", "ranking", "statistics", "summaries")
 _MODULES: Final = (
     "clusters.py", "frames.py", "numbers.py", "columns.py", "tables.py", "runner/results/frames.py",
-    "runner/results/tables.py",
+    "runner/results/tables.py", "runner/planning/similar_items.py",
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -82,24 +82,22 @@ class Keeping:
         self._found: dict[str, Any] = found if isinstance(found, dict) else {}
         self._used: dict[str, Any] = {}
 
-    def once(self, key: bytes, kind: type[_T], compute: Callable[[], _T]) -> _T:
+    def once(self, key: Callable[[], bytes], kind: type[_T], compute: Callable[[], _T]) -> _T:
         """The value of a key, computed where it is not known.
 
         The key is a digest of everything that the value comes from; `kind` a type that msgspec
         reads.
         """
-        name = key.hex()
+        name = key().hex()
         with suppress(KeyError, msgspec.ValidationError):
             value = msgspec.convert(self._found[name], kind)
             self._used[name] = self._found[name]
             return value
         value = compute()
-        self._used[name] = msgspec.to_builtins(value)
+        # Where the run went on meanwhile, it may come from newer files.
+        if key().hex() == name:
+            self._used[name] = msgspec.to_builtins(value)
         return value
-
-    def drop(self, key: bytes) -> None:
-        """Do not keep a value."""
-        self._used.pop(key.hex(), None)
 
     def save(self) -> None:
         """Keep what this call used; a folder that can't be written is no fault."""
@@ -150,16 +148,26 @@ def rankings_of(
     if not ranked:
         return []
     said = repr((confidence_level, thresholds, ranked))
-    key = _key(frames, said, ranked, clusters_of(frames))
+    compute = partial(analyse, frames, confidence_level=confidence_level, thresholds=thresholds)
+    return kept(RANKINGS, frames, said, ranked, list[RankingAnalysis], compute)
 
-    def compute() -> list[RankingAnalysis]:
-        return analyse(frames, confidence_level=confidence_level, thresholds=thresholds)
 
-    keeping = Keeping(frames.beside / RANKINGS)
-    found = keeping.once(key, list[RankingAnalysis], compute)
-    # Where the run went on meanwhile, the rankings may be those of newer files.
-    if _key(frames, said, ranked, clusters_of(frames)) == key:
-        keeping.save()
+def kept(
+    file: str,
+    frames: FrameFiles,
+    said: str,
+    names: Iterable[str],
+    kind: type[_T],
+    compute: Callable[[], _T],
+) -> _T:
+    """Return what follows from some frames and the settings that are `said`, computed once.
+
+    It is kept in a file of its own beside the frames.
+    """
+    keeping = Keeping(frames.beside / file)
+    key = partial(_key, frames, said, names)
+    found = keeping.once(lambda: key(clusters_of(frames)), kind, compute)
+    keeping.save()
     return found
 
 
@@ -269,12 +277,8 @@ def _kept(
         return compute()
     statistics = (context.confidence_level, context.n_resamples, context.seed)
     said = repr((source.name, source.kind, source.method.config, statistics))
-    key = _key(frames, said, (source.frame, *others), context.clusters)
-    found = keeping.once(key, list[Table], compute)
-    if _key(frames, said, (source.frame, *others), context.clusters) != key:
-        # The run went on meanwhile: the tables may be those of newer files.
-        keeping.drop(key)
-    return found
+    key = partial(_key, frames, said, (source.frame, *others), context.clusters)
+    return keeping.once(key, list[Table], compute)
 
 
 def _key(frames: FrameFiles, said: str, names: Iterable[str], clusters: Clusters) -> bytes:
@@ -366,7 +370,7 @@ def _loaded(
         kind = str(entry.get("kind"))
         given = {key: value for key, value in entry.items() if key != "kind"}
         try:
-            plugin = contracts.load(family, kind, allow_code=allow_code)
+            plugin = contracts.load(contracts.BASES[family], kind, allow_code=allow_code)
             # What this version has no more, and an older one left unset, changes nothing.
             known = plugin.Config.model_fields
             told = {key: value for key, value in given.items() if value is not None or key in known}

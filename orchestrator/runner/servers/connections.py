@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator import contracts, plugins
-from orchestrator.backend import LOCAL, PLAIN, Backend, Endpoint, Provenance
+from orchestrator.backend import LOCAL, PLAIN, Backend, BackendKind, Endpoint, Provenance
 from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.plugins.base import Settings
 from orchestrator.probing.replies import PATHS, identify
@@ -23,7 +23,6 @@ from orchestrator.runner.models.identity import (
     answered_words,
     launch_of,
     provenance_words,
-    same_identity,
     server_label,
 )
 from orchestrator.runner.planning.reuse import Copies
@@ -41,7 +40,7 @@ def create_backend(
     Raises:
         UsageError: If the address or the key can't be used.
     """
-    backend = contracts.load(plugins.BACKENDS, kind, allow_code=allow_code)
+    backend = contracts.load(BackendKind, kind, allow_code=allow_code)
     # Settings of the recipe are those of the kind that it names.
     is_named = spec.server is not None or kind == spec.backend
     config = (
@@ -215,10 +214,8 @@ class Kinds:
         earlier = self._store.server_of_model(label)
         if earlier is not None:
             return earlier.provenance.backend
-        servers = self._copies.servers() if self._copies is not None else iter(())
-        return next(
-            (one.provenance.backend for one in servers if same_identity(one.model, label)), ""
-        )
+        servers = self._copies.servers(label) if self._copies is not None else iter(())
+        return next((one.provenance.backend for _, one in servers), "")
 
 
 async def _asked(endpoint: Endpoint) -> str | Failure:

@@ -143,15 +143,10 @@ class Waves:
         return tuple(model for server in self._present for model in server.models)
 
     def words(self) -> tuple[str, ...]:
-        """Return a line for each wave, with the nodes of its servers."""
-        lines = []
-        for number, wave in enumerate(self._waves, 1):
-            places = [
-                f"{one.name} ({' and '.join(share.node for share in one.shares if share.node)})"
-                for one in wave
-            ]
-            lines.append(f"wave {number} of {len(self._waves)}: {'; '.join(places)}")
-        return tuple(lines)
+        """Return a line for each wave, with the places of its servers."""
+        n = len(self._waves)
+        numbered = enumerate(self._waves, 1)
+        return tuple(f"wave {at} of {n}: {'; '.join(map(_server, wave))}" for at, wave in numbered)
 
     def turn(
         self, waits_for: Callable[[str], bool], dead: Collection[str] = ()

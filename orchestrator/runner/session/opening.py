@@ -179,17 +179,17 @@ def _said(left: tuple[list[StageCount], Group], kept: tuple[list[StageCount], Gr
     (stages, group), (kept_stages, kept_group) = left, kept
     is_estimate = group.is_sample
     asked = [
-        f"{_bound(stage)}{_number(stage.left, is_estimate)} {stage.name} to request"
-        for stage in _by_name(stages)
-        if stage.left
+        f"{_bound(alike)}{_number(n, is_estimate)} {name} to request"
+        for name, alike in _by_name(stages).items()
+        if (n := sum(stage.left for stage in alike))
     ]
     if not asked:
         asked = ["few or no requests to send" if is_estimate else "nothing to send"]
     is_sample = is_estimate or kept_group.is_sample
     held = [
-        f"{_number(stage.held, is_sample)} {stage.name} kept"
-        for stage in _by_name([*stages, *kept_stages])
-        if stage.held
+        f"{_number(n, is_sample)} {name} kept"
+        for name, alike in _by_name([*stages, *kept_stages]).items()
+        if (n := sum(stage.held for stage in alike))
     ]
     said = ", ".join([*asked, *held])
     if not is_sample:
@@ -199,10 +199,10 @@ def _said(left: tuple[list[StageCount], Group], kept: tuple[list[StageCount], Gr
     return f"{said} (by {n_driven:,} of {n_items:,} items; `orchestrator plan --exact` counts all)"
 
 
-def _bound(stage: StageCount) -> str:
-    if not stage.known:
+def _bound(stages: Sequence[StageCount]) -> str:
+    if not all(stage.known for stage in stages):
         return "at least "
-    return "" if stage.exact else "at most "
+    return "" if all(stage.exact for stage in stages) else "at most "
 
 
 def _number(value: int, is_estimate: bool) -> str:  # noqa: FBT001 (of a number, whether it is one)
@@ -210,22 +210,8 @@ def _number(value: int, is_estimate: bool) -> str:  # noqa: FBT001 (of a number,
     return f"about {float(f'{value:.2g}'):,.0f}" if is_estimate else f"{value:,}"
 
 
-def _by_name(stages: Sequence[StageCount]) -> list[StageCount]:
-    merged: dict[str, StageCount] = {}
+def _by_name(stages: Sequence[StageCount]) -> dict[str, list[StageCount]]:
+    found: dict[str, list[StageCount]] = {}
     for stage in stages:
-        old = merged.get(stage.name)
-        merged[stage.name] = (
-            stage
-            if old is None
-            else StageCount(
-                stage.name,
-                "",
-                old.total + stage.total,
-                old.held + stage.held,
-                old.left + stage.left,
-                old.exact and stage.exact,
-                old.max_tokens + stage.max_tokens,
-                known=old.known and stage.known,
-            )
-        )
-    return list(merged.values())
+        found.setdefault(stage.name, []).append(stage)
+    return found

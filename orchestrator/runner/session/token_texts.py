@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,12 +29,20 @@ _MOST_IDS: Final = 1 << 22
 _log = logging.getLogger(__name__)
 
 
-class _Met(msgspec.Struct, eq=False):
+class _Met:
     """Ids that a server has named: a mask of those that were met, and those to be asked for."""
 
-    seen: NDArray[np.bool_]
-    left: list[NDArray[np.int32]]
-    gives_none: bool = False
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.seen = np.zeros(_FIRST_SIZE, np.bool_)
+        self.left: list[NDArray[np.int32]] = []
+        self.gives_none = False
+
+    def grow(self, largest: int) -> None:
+        """Make room for an id."""
+        if largest >= len(self.seen):
+            room = np.zeros(largest + 1 - len(self.seen), np.bool_)
+            self.seen = np.concatenate((self.seen, room))
 
 
 class TokenTexts:
@@ -48,7 +55,6 @@ class TokenTexts:
         self._server_ids = server_ids
         self._backend = backend
         self._met: dict[int, _Met] = {}
-        self._model_of: dict[int, str] = {}
         self._asking = asyncio.Lock()
 
     def note(self, model: str, outcome: Outcome | Failure) -> None:
@@ -63,7 +69,7 @@ class TokenTexts:
             return
         if largest >= len(met.seen):
             ids = ids[ids < _MOST_IDS]
-            _grow(met, int(ids.max(initial=0)))
+            met.grow(int(ids.max(initial=0)))
         # Below 0 are no ids.
         new = ids[(ids >= 0) & ~met.seen[np.maximum(ids, 0)]]
         if new.size:
@@ -75,9 +81,9 @@ class TokenTexts:
         """Ask until cancelled."""
         while True:
             await asyncio.sleep(_EVERY_S)
-            for server, model in list(self._model_of.items()):
-                backend = self._backend(model)
-                if backend is not None and self._server_ids.get(model) == server:
+            for server, met in list(self._met.items()):
+                backend = self._backend(met.model)
+                if backend is not None and self._server_ids.get(met.model) == server:
                     await self._ask(server, backend)
 
     async def leave(self, model: str, backend: Backend) -> None:
@@ -89,10 +95,9 @@ class TokenTexts:
                     await self._ask(server, backend)
 
     def _first(self, server: int, model: str) -> _Met:
-        met = self._met[server] = _Met(np.zeros(_FIRST_SIZE, np.bool_), [])
-        self._model_of[server] = model
+        met = self._met[server] = _Met(model)
         known = np.fromiter(self._store.vocabulary.known(server), np.int32)
-        _grow(met, int(known.max(initial=0)))
+        met.grow(int(known.max(initial=0)))
         met.seen[known] = True
         return met
 
@@ -106,8 +111,7 @@ class TokenTexts:
                 found = await _spelled(backend, ids[:_AT_ONCE].tolist())
                 if isinstance(found, Failure):
                     met.gives_none = not found.retriable
-                    said = "%s: no texts of tokens: %s"
-                    _log.debug(said, self._model_of[server], found.message)
+                    _log.debug("%s: no texts of tokens: %s", met.model, found.message)
                     return
                 self._store.vocabulary.put(server, found)
                 met.left[0] = ids[_AT_ONCE:]
@@ -120,9 +124,3 @@ async def _spelled(backend: Backend, ids: list[int]) -> Mapping[int, bytes] | Fa
             return await answered(spell(backend, ids))
     except TimeoutError:
         return Failure("timeout", f"no answer within {_LAST_S:g} s")
-
-
-def _grow(met: _Met, largest: int) -> None:
-    if largest >= len(met.seen):
-        room = np.zeros(largest + 1 - len(met.seen), np.bool_)
-        met.seen = np.concatenate((met.seen, room))
