@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 997,
-    "functions with `Any` in the signature": 219,
-    "lines": 99_872,
-    "files": 398,
-    "distinct names": 3_790,
-    "value classes": 485,
-    "fields of value classes": 2_348,
+    "private functions used once": 996,
+    "functions with `Any` in the signature": 218,
+    "lines": 99_841,
+    "files": 397,
+    "distinct names": 3_789,
+    "value classes": 484,
+    "fields of value classes": 2_346,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,
