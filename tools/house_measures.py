@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 996,
-    "functions with `Any` in the signature": 218,
-    "lines": 99_841,
+    "private functions used once": 995,
+    "functions with `Any` in the signature": 217,
+    "lines": 99_826,
     "files": 397,
-    "distinct names": 3_789,
+    "distinct names": 3_787,
     "value classes": 484,
     "fields of value classes": 2_346,
     "pairs of value classes that share 60 % of their fields": 14,
