@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 995,
+    "private functions used once": 994,
     "functions with `Any` in the signature": 217,
-    "lines": 99_826,
+    "lines": 99_866,
     "files": 397,
     "distinct names": 3_787,
-    "value classes": 484,
-    "fields of value classes": 2_346,
+    "value classes": 485,
+    "fields of value classes": 2_348,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,

@@ -153,6 +153,15 @@ cli.entry()
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
 
 
+def test_a_lack_of_memory_is_no_traceback(monkeypatch, command):
+    def fails(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("orchestrator.plugins.kinds", fails)
+    code, _, err = command("list", "methods")
+    assert (code, "out of memory" in err, "Traceback" in err) == (1, True, False)
+
+
 # Loaded by `check`, from the first to nearly the last.
 LOADED = (
     "orchestrator.cli", "argparse", "orchestrator.errors", "orchestrator.commands.parser",
