@@ -211,6 +211,8 @@ def test_methods_of_one_run_are_compared_on_their_columns(tmp_path):
         ("prefer_a", "five", "two")
     }
     assert {one.model for one in found.differences} == {"weak", "strong"}
+    names = [one.name for one in found.tables[0].columns]
+    assert names[:3] == ["model", "method", "minus"]
 
 
 def test_judges_of_one_run_are_compared_on_the_same_pairs(tmp_path):

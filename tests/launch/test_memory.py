@@ -71,6 +71,13 @@ def test_a_window_bounds_the_cache_of_its_layers(tmp_path):
     assert need.cache == (31 * 512 + 4096) * 4096
 
 
+@pytest.mark.parametrize("window", [0, -1, None, 10**6])
+def test_a_window_that_bounds_nothing_leaves_the_whole_cache(tmp_path, window):
+    config = CONFIG | {"sliding_window": window, "layer_types": ["sliding_attention"] * 32}
+    need = _memory.footprint(write(tmp_path, config), max_model_len=4096)
+    assert need.cache == 32 * 4096 * 4096
+
+
 def test_layers_without_attention_keep_nothing(tmp_path):
     config = CONFIG | {"layer_types": ["linear_attention"] * 24 + ["full_attention"] * 8}
     need = _memory.footprint(write(tmp_path, config), max_model_len=100)

@@ -1,3 +1,4 @@
+import itertools
 import time
 
 import numpy as np
@@ -7,7 +8,10 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.length import (
+    N_FOLDS,
     PENALTIES,
+    Rows,
+    fit_penalised,
     head_to_head,
     length_controlled_win_rate,
     predicted_preference,
@@ -71,6 +75,24 @@ def test_planted_coefficients_are_found(rng):
     expected = 100 * sigmoid(0.4 + 0.5 * hard).mean()
     assert found.win_rate == pytest.approx(expected, abs=0.5)
     assert found.penalty in PENALTIES
+
+
+def test_the_penalty_is_the_one_that_loses_least_on_what_it_was_not_fitted_to(rng):
+    chosen = []
+    for effect in (0.0, 1.0, 4.0):
+        preferences, gap, hard = judged(rng, 61, effect, -effect, effect)
+        preferences = 1.0 + (rng.random(61) < preferences - 1.0)
+        features = np.stack((np.tanh(gap), hard, np.ones(61)), axis=1)
+        target, fold = preferences - 1.0, np.arange(61) % N_FOLDS
+        losses = np.zeros(len(PENALTIES))
+        for at, k in itertools.product(range(len(PENALTIES)), range(N_FOLDS)):
+            rows = Rows(*(part[fold != k] for part in (features, target, np.ones(61))))
+            fitted = fit_penalised(rows, rows.weight[None], np.array(PENALTIES[at : at + 1]))[0]
+            side = 1.0 - 2.0 * target[fold == k]
+            losses[at] += np.logaddexp(0.0, side * (features[fold == k] @ fitted)).mean()
+        chosen.append(PENALTIES[int(losses.argmin())])
+        assert controlled(preferences, gap, hard).penalty == chosen[-1]
+    assert len({*chosen}) > 1
 
 
 def test_a_model_that_is_only_longer_is_brought_back(rng):
