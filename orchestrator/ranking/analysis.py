@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator.contracts.context import ROWS_AT_ONCE
+from orchestrator.disk import columnar
 from orchestrator.numbers import finite
 from orchestrator.ranking.judged import Table, tabulate
 from orchestrator.ranking.trust import of_table
@@ -81,6 +82,7 @@ def analyse_ranking(
     mode_models = _model_ratings(by_mode, hard, table)
     # They hold as much as the judgments.
     del hard, by_mode
+    columnar.give_back()
     approximate = any(0 < model.n_clusters < APPROXIMATE_BELOW for model in models)
     uncertainty = UNCERTAINTY if len(table.judges) < 2 else UNCERTAINTY_POOLED
     if table.n_clusters != table.n_items_used:

@@ -79,7 +79,8 @@ def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
                 else:
                     file.write(_part_text(part, form, at).encode())
             if written:
-                columnar.scan(written).sink_parquet(file)
+                # A group of rows is held until it is full, and the default is 122,880 rows.
+                columnar.scan(written).sink_parquet(file, row_group_size=PART_ROWS)
     return n_rows
 
 

@@ -193,7 +193,8 @@ def _length(context: Context, votes: Votes) -> Table:
     n_apart = int(apart.sum())
     del longer, for_longer
     # An answer's share of the votes, and its length over the mean of those that were voted on.
-    pairs = pairs.drop_nulls("prefer_a")
+    if pairs["prefer_a"].has_nulls():  # a filter that keeps all would copy all
+        pairs = pairs.drop_nulls("prefer_a")
     won, clusters = matrix_of(pairs, votes.models, [pairs["prefer_a"], 1.0 - pairs["prefer_a"]])
     lengths, _ = matrix_of(pairs, votes.models, [pairs["length_a"], pairs["length_b"]])
     del pairs
