@@ -24,13 +24,7 @@ from orchestrator.ranking.cells import (
     plain_mean,
     without_n,
 )
-from orchestrator.ranking.preferences import (
-    decided,
-    decisions_of,
-    estimator_table,
-    mass,
-    rates_table,
-)  # fmt: skip
+from orchestrator.ranking.preferences import decided, mass, tables_by_judge
 from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.means import levelled
@@ -94,10 +88,7 @@ class RubricSummary(Summary[Config]):
             rows = rows.drop_nulls("is_read")
             tables += [_correlations(rows, [*readings], context), _effects(rows, [*readings])]
             del rows
-        for judge, found in decisions_of(context).by_judge():
-            tables.append(rates_table(found, context, "rubric", judge))
-            tables.append(estimator_table(found, "rubric", judge))
-        return tables
+        return [*tables, *tables_by_judge(context, "rubric")]
 
 
 def _read_of(at: int) -> dict[str, pl.Expr]:
@@ -221,12 +212,14 @@ def _effects(rows: pl.DataFrame, names: Sequence[str]) -> Table:
             for part in ("mean", "weight")
         )
         given = _weighted(means, weights)
-        others = {"as given": weights}
-        if not np.allclose(weights, weights[:, :1]):
-            others["equal"] = np.ones_like(weights)
+        others = {"as given": np.ones(len(names))}
+        if not all(np.allclose(column, weights[:, 0]) for column in weights.T):
+            others["equal"] = np.ones((1, len(names)))
         for at, name in enumerate(names):
-            others[f"without {name}"] = weights * (np.arange(len(names)) != at)
-        for words, other in others.items():
+            others[f"without {name}"] = (np.arange(len(names)) != at).astype(np.float64)
+        for words, factors in others.items():
+            # One after the other: all together take as much as the run's means several times.
+            other = weights * factors if factors.ndim == 1 else factors
             lines.append([str(judge), words, *_effect(group, given, _weighted(means, other))])
     notes = [
         "over answers with all criteria; no request is sent for it",
