@@ -61,8 +61,8 @@ def main() -> None:
         frames = made(folder, options.items, options.words)
         n_bytes = frames.scan("answers").select(pl.col("text").str.len_bytes().sum()).collect()
         wall, cpu = time.perf_counter(), time.process_time()
-        items = build(frames, SETTINGS)
         sources = all_sources({}, SETTINGS).sources
+        items = build(frames, sources)
         answers = Answers(frames, items.keys, sources, ("a", "b"), folder)
         answers.page(np.arange(100), answers.by[0])
         spent = time.perf_counter() - wall, time.process_time() - cpu

@@ -55,6 +55,8 @@ _OURS: Final = re.compile(
 _SPELLED: Final = {"authorization": "Authorization", "user-agent": "User-Agent"}
 _ROUTE: Final = re.compile(r"(?:/chat)?/completions/*$")
 _NO_URL: Final = "must be a URL such as http://127.0.0.1:8000"
+# A name as it is looked up, or an address of IPv6.
+_HOST: Final = re.compile(r"[\w.-]+|[\da-f:.]+(?:%[\w.-]+)?", re.ASCII)
 _PRIVATE_DOMAINS: Final = (".localhost", ".local", ".internal", ".home.arpa")
 # Not an address in one of the forms that resolvers read as one, such as 2130706433 or 0x7f000001.
 _BARE_NAME: Final = re.compile(r"(?!0x)(?=[0-9_-]*[a-z])[a-z0-9_-]+")
@@ -103,7 +105,8 @@ def base_url_fault(base_url: str) -> str:
     """
     try:
         parts = urlsplit(base_url)
-        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        is_host = _HOST.fullmatch((parts.hostname or "").encode("idna").decode())
+        is_url = parts.scheme in {"http", "https"} and is_host and parts.port != 0
     except ValueError:
         return _NO_URL
     if parts.username or parts.password:

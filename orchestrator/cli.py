@@ -84,6 +84,9 @@ def main(arguments: Sequence[str]) -> int:
         _said(options).complain(said_by_system(error))
         # A path that no file system takes is a slip in the command.
         return EXIT_USAGE if error.errno == errno.ENAMETOOLONG else EXIT_FAILED
+    except MemoryError:
+        _said(options).complain("out of memory: free some, or raise the limit; records are safe")
+        return EXIT_FAILED
     except KeyboardInterrupt:
         _said(options).interrupted()
         return EXIT_INTERRUPTED

@@ -17,6 +17,27 @@ COLUMN_TYPES: Final = ("str", "f64", "i64", "bool", "list[f64]", "list[str]")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
+# What people call the columns of scores, where that is not their name with spaces, and parts of it.
+_SCORES: Final = {
+    "prefer_a": "P(A better)",
+    "p_true": "P(True)",
+    "self_certainty_low": "self-certainty (lower bound)",
+    "combo_of_model": "combo within a model",
+}
+_PARTS: Final = {
+    "logprob": "log-prob", "logprobs": "log-probs", "logp": "log-prob", "prob": "probability",
+    "var": "variance", "avg": "mean", "exp": "expectation", "min": "minimum", "vocab": "vocabulary",
+    "low": "(lower bound)", "high": "(upper bound)",
+}  # fmt: skip
+
+
+def score_words(name: str) -> str:
+    """Return a score in words: that of a column, or of `METHOD.COLUMN`."""
+    method, _, column = name.rpartition(".")
+    said = _SCORES.get(column) or " ".join(_PARTS.get(part, part) for part in column.split("_"))
+    return f"{method}: {said}" if method else said
+
+
 def is_name(name: str) -> bool:
     """Return whether a text can be the name of a frame, which is part of the names of files."""
     return _NAME.fullmatch(name) is not None

@@ -118,7 +118,8 @@ def points(
             cell = Measured(float(cell))
         if isinstance(cell, Measured):
             grouped = "" if group is None else str(row[group])
-            found.append(point(str(row[label]), cell, table.columns[value], grouped))
+            words = cell_text(table.columns[label], row[label])
+            found.append(point(words, cell, table.columns[value], grouped))
     rows = [row for row in found if row is not None]
     # Open ends alone have no place on an axis.
     is_placed = any(row[end] is not None for row in rows for end in ("value", "low", "high"))

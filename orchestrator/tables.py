@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from orchestrator import numbers
+from orchestrator.columns import score_words
 from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate, Interval
 
 _LEAST_P: Final = 0.001
@@ -17,7 +18,9 @@ _LEAST_P: Final = 0.001
 GROUP: Final = " · "
 """Between the name of a group of columns and that of a column, in its heading."""
 
-Form = Literal["text", "count", "number", "signed", "percent", "probability", "rating", "p"]
+Form = Literal[
+    "text", "score", "count", "number", "signed", "percent", "probability", "rating", "p"
+]  # fmt: skip
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -52,13 +55,19 @@ class Column(msgspec.Struct, frozen=True):
 
     Attributes:
         name: Its heading, in the field's terms.
-        form: How numbers are written; shares are held as numbers in [0, 1].
+        form: How cells are written: as they are ("text"), names of scores in words ("score"), or
+            numbers; shares are held as numbers in [0, 1].
         digits: Decimals of "number" and "signed".
     """
 
     name: str
     form: Form = "text"
     digits: int = 3
+
+    @property
+    def is_text(self) -> bool:
+        """True if no cell is a number."""
+        return self.form in ("text", "score")
 
 
 def table_columns(*rows: str) -> tuple[Column, ...]:
@@ -322,7 +331,7 @@ def cell_text(column: Column, cell: Cell) -> str:
 def cell_parts(column: Column, cell: Cell) -> Parts:
     """Return a cell in its column's form, its interval and its sample size apart."""
     if isinstance(cell, str):
-        return Parts(cell)
+        return Parts(score_words(cell) if column.form == "score" else cell)
     if isinstance(cell, Measured):
         if cell.value is None:
             return Parts(numbers.UNDEFINED, why=cell.why)

@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 997,
-    "functions with `Any` in the signature": 219,
-    "lines": 99_872,
-    "files": 398,
-    "distinct names": 3_790,
+    "private functions used once": 994,
+    "functions with `Any` in the signature": 217,
+    "lines": 99_866,
+    "files": 397,
+    "distinct names": 3_787,
     "value classes": 485,
     "fields of value classes": 2_348,
     "pairs of value classes that share 60 % of their fields": 14,

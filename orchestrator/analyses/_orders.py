@@ -26,6 +26,7 @@ from pydantic import Field, field_validator
 
 from orchestrator.analyses._gold import agreement_cells, evaluators, level_means, mean_cell
 from orchestrator.clusters import CLUSTER, OVER, codes
+from orchestrator.columns import score_words
 from orchestrator.contracts.context import answers_of
 from orchestrator.plugin import (
     Analysis,
@@ -47,22 +48,22 @@ from orchestrator.statistics.results import Interval
 from orchestrator.tables import with_interval
 
 _ORDERS: Final = table_columns(
-    "leaderboard | score | official order | order found | Kendall tau-b: signed 2",
+    "leaderboard | score: score | official order | order found | Kendall tau-b: signed 2",
     "p: p | Spearman: signed 2 | models: count",
 )
 _ALL: Final = "all"
 _ROUNDING: Final = 1e-12
 _AGREEMENT: Final = table_columns(
-    "evaluator | against | model | and model | same winner overall",
+    "evaluator: score | against: score | model | and model | same winner overall",
     "in categories: count | of: count | resolved by both: count",
     "same among these: count",
 )
 _CATEGORIES: Final = table_columns(
-    "evaluator | against | model | and model | category | difference: signed",
+    "evaluator: score | against: score | model | and model | category | difference: signed",
     "difference of the other: signed | winner | winner of the other | same",
 )
 _VERDICTS: Final = table_columns(
-    "score | order found | right | in resamples: percent | pairs right: count",
+    "score: score | order found | right | in resamples: percent | pairs right: count",
     "wrong: count | open: count | prompts: count",
 )
 _MODELS: Final = table_columns("model | exact match: percent | answers: count")
@@ -122,7 +123,7 @@ def _means(
 ) -> Table:
     columns = [Column("model")]
     columns += [Column(f"{name} (official)", "number", 2) for name in official]
-    columns += [Column(one.name, "number", 3) for one in scores]
+    columns += [Column(score_words(one.name), "number", 3) for one in scores]
     lines: list[list[Cell]] = []
     for model in models:
         known = [listed.get(model) for listed in official.values()]
@@ -281,7 +282,7 @@ def _scores(
             parts = [points, *(points.filter(pl.col("category") == name) for name in names)]
             cells = [mean_cell(part, context.confidence_level) for part in parts]
             lines.append([one.name, model, *cells])
-    columns = [Column("evaluator"), Column("model")]
+    columns = [Column("evaluator", "score"), Column("model")]
     columns += [Column(name, "number") for name in ("all (micro)", *names)]
     return make_table("same_winner.scores", "Scores in each category", columns, lines)
 

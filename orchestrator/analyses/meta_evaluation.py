@@ -62,21 +62,22 @@ _KINDS: Final[dict[Kind, str]] = {
 }
 """Coefficients in the order of the glass-box paper, with their names in tables."""
 _CORRELATIONS: Final = table_columns(
-    "score | expected | Spearman: signed 2 | Kendall tau-b: signed 2",
+    "score: score | expected | Spearman: signed 2 | Kendall tau-b: signed 2",
     "Pearson: signed 2 | beyond length: signed 2 | prompts: count | missing: count",
 )
 _WITHIN: Final = table_columns(
-    "model | score | Pearson: signed 2 | Kendall tau-b: signed 2 | Spearman: signed 2",
+    "model | score: score | Pearson: signed 2 | Kendall tau-b: signed 2 | Spearman: signed 2",
     "prompts: count | missing: count",
 )
 _PROMPTS: Final = table_columns(
-    "score | within prompts: signed 2 | of: count | across prompts: signed 2 | prompts: count"
+    "score: score | within prompts: signed 2 | of: count | across prompts: signed 2",
+    "prompts: count",
 )
 _COMPARED: Final = table_columns(
-    "score | against | correlation | difference: signed 2 | p: p | p (Holm): p"
+    "score: score | against: score | correlation | difference: signed 2 | p: p | p (Holm): p"
 )
 _ORDERS: Final = table_columns(
-    "score | order found | Kendall tau-b: signed 2 | p: p | models: count"
+    "score: score | order found | Kendall tau-b: signed 2 | p: p | models: count"
 )
 
 
@@ -203,7 +204,7 @@ def _by_model(scores: Sequence[Score], context: Context) -> Iterator[Table]:
         yield make_table(
             "meta_evaluation.models",
             "Spearman within each model",
-            [Column("score"), *(Column(model, "signed", 2) for model in models)],
+            [Column("score", "score"), *(Column(model, "signed", 2) for model in models)],
             [
                 [one.name, *(_cell(found[one.name, model, "spearman"]) for model in models)]
                 for one in scores
@@ -296,7 +297,7 @@ def _categories(scores: Sequence[Score], context: Context, kind: Kind) -> Iterat
         )
         cells = [_cell(found[name]).value if name in found else None for name in names]
         rows.append([joined.name, _cell(mean), *cells])
-    columns = [Column("score"), Column("mean", "signed", 2)]
+    columns = [Column("score", "score"), Column("mean", "signed", 2)]
     columns += [Column(name, "signed", 2) for name in names]
     yield make_table(
         "meta_evaluation.categories" + ("" if kind == "spearman" else f".{kind}"),

@@ -31,6 +31,7 @@ _STALE_S: Final = 60.0
 
 # Not on every system; there a link in the last part of a path is followed.
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+_STREAMS: Final = ("/dev", "/dev/fd", "/proc/self/fd")
 _PLAIN: Final = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | os.O_CLOEXEC
 
 
@@ -121,7 +122,18 @@ def write_text(path: Path, text: str) -> None:
     with on_disk_error(f"{path} cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         # Lone surrogates, which UTF-8 can't hold, are written out.
-        write(path, text.encode(errors="backslashreplace"))
+        content = text.encode(errors="backslashreplace")
+        if not (is_stream(path) or path.is_fifo()):
+            write(path, content)
+            return
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
+            file.write(content)
+
+
+def is_stream(path: Path) -> bool:
+    """Return True for a device, and for a name such as /dev/stdout: nothing may replace it."""
+    kinds = (path.is_char_device, path.is_block_device)
+    return str(path.absolute().parent) in _STREAMS or any(is_one() for is_one in kinds)
 
 
 @contextlib.contextmanager
@@ -164,6 +176,8 @@ def renaming(path: Path, *, own: bool = False) -> Iterator[Path]:
     Raises:
         OSError: If it can't be renamed.
     """
+    if is_stream(path):
+        raise OSError(errno.EINVAL, "is no regular file, and is not replaced", str(path))
     # Of this process alone; what a killed process of the same number left is removed.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     with contextlib.suppress(FileNotFoundError):

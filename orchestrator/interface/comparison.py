@@ -56,7 +56,7 @@ def _figure(table: Table, name: str) -> Figure:
     picture = None
     if place is not None and 0 < len(table.rows) <= _MOST_ROWS:
         column = table.columns[place]
-        of_names = [at for at, one in enumerate(table.columns[:place]) if one.form == "text"]
+        of_names = [at for at, one in enumerate(table.columns[:place]) if one.is_text]
         drawn = []
         for row in table.rows:
             cell = row[place]

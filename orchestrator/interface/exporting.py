@@ -123,7 +123,7 @@ def material(result: Result) -> Material:
         notes=result.notes,
         n_left=result.n_left,
         brief=result.brief,
-        epochs=rows_by_epoch(result.frames),
+        epochs=partial(rows_by_epoch, result.frames),
         probes=record.probes,
     )
 

@@ -13,6 +13,7 @@ import msgspec
 from orchestrator.columns import ITEMS
 from orchestrator.disk.paths import STORE_NAME, distrust, is_foreign
 from orchestrator.errors import RunDirectoryError, UsageError
+from orchestrator.frames import FrameFiles
 from orchestrator.interface.result import Result
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.report.display import Display
@@ -22,9 +23,18 @@ from orchestrator.runner.planning.budget import budget_spent
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.similar_items import notes_on_frame
 from orchestrator.runner.planning.stopping import read_orders
-from orchestrator.runner.results.frames import completeness, export_items, frame_notes, notes_of
+from orchestrator.runner.results.frames import (
+    NOTES,
+    answer_notes,
+    completeness,
+    epoch_notes,
+    export_items,
+    notes_of,
+    rows_by_epoch,
+)
 from orchestrator.runner.results.readable import frames_of
-from orchestrator.runner.results.stored import missing_notes, record_of
+from orchestrator.runner.results.stored import Record, missing_notes, record_of
+from orchestrator.runner.results.tables import kept
 from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.session import Ended
 from orchestrator.store import RunDirectory, RunStatus, Store, newest
@@ -90,17 +100,23 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     return Result(
         path,
         # All answers and prompts are read for these, which not every reader wants.
-        notes=lambda: [
-            *notes,
-            *frame_notes(frames),
-            *(notes_on_frame(frames.scan(ITEMS), record.recipe) if ITEMS in frames else ()),
-        ],
+        notes=lambda: [*notes, *_notes_on_rows(frames, record)],
         completeness=done,
         allow_code=allow_code,
         frames=frames,
         orders=orders,
         record=record,
     )
+
+
+def _notes_on_rows(frames: FrameFiles, record: Record) -> list[str]:
+    """Return what to know of the rows, answers and prompts, all of which are read once for it."""
+
+    def compute() -> list[str]:
+        alike = notes_on_frame(frames.scan(ITEMS), record.recipe) if ITEMS in frames else ()
+        return [*epoch_notes(rows_by_epoch(frames)), *answer_notes(frames), *alike]
+
+    return kept(NOTES, frames, repr(record.recipe.get("dataset")), [*frames], list[str], compute)
 
 
 def result_of(  # noqa: PLR0913 (the parts of a run)
@@ -117,14 +133,15 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
 ) -> Result:
     """Return the result of a call, and write its frames.
 
-    `before` is the status of the run before this call.
+    `before` is the status of the run before this call, `notes` what it has shown already.
     """
     export_items(prepared.dataset, directory, late)
     frames = frames_of(store, directory, late=late)
     record = record_of(store, directory, None)
-    found = [*notes_of(store, record), *frame_notes(frames)]
+    found = [*notes_of(store, record), *_notes_on_rows(frames, record)]
     for line in found:
-        shown.note(line)
+        if line not in notes:
+            shown.note(line)
     orders = read_orders(store)
     done = completeness(store, frames, opened.n_not_needed)
     budget = budget_spent(prepared, store)
@@ -148,7 +165,7 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
     return Result(
         directory.path,
         ended,
-        [*found, *notes],
+        found,
         completeness=done,
         allow_code=prepared.allow_code,
         frames=frames,

@@ -51,25 +51,28 @@ def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a reci
     if path is None:
         return value
     folder = Path((info.context or {}).get("folder", "."))
+    text = _text(folder / expanded(path), path)
+    if "{{" not in text:
+        raise ValueError(f"{path!r} shows nothing of the item: it has no {{{{ … }}}}")
+    return text
+
+
+def _text(file: Path, shown: str) -> str:
     try:
-        file = folder / expanded(path)
         if file.is_fifo() or file.is_char_device():
             raise ValueError("it is no file")  # noqa: TRY301 (said as other errors are)
         with file.open("rb") as stream:
             content = stream.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}"
+            f"{shown!r} cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from error
     if len(content) > _MOST_BYTES:
-        raise ValueError(f"{path!r} is larger than {_MOST_BYTES:,} bytes; is it a template?")
+        raise ValueError(f"{shown!r} is larger than {_MOST_BYTES:,} bytes; is it a template?")
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path!r} is not UTF-8 text; save it as UTF-8") from error
-    if "{{" not in text:
-        raise ValueError(f"{path!r} shows nothing of the item: it has no {{{{ … }}}}")
-    return text
+        raise ValueError(f"{shown!r} is not UTF-8 text; save it as UTF-8") from error
 
 
 def _path(value: object) -> str | None:
@@ -193,13 +196,7 @@ def read_wordings(file: Path) -> dict[str, Wording]:
     Raises:
         ValueError: If it can't be read or is not what its suffix says.
     """
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise ValueError(f"{file.name!r} is larger than {_MOST_BYTES:,} bytes")
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file.name!r} cannot be read: {error}") from error
-    suffix = file.suffix.lower()
+    text, suffix = _text(file, file.name), file.suffix.lower()
     if suffix == ".jsonl":
         lines = enumerate(text.split("\n"), 1)
         return dict(_fastchat(line, number) for number, line in lines if line.strip())
@@ -312,14 +309,11 @@ def _dimensions(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what 
     folder = next((place for place in places if answers(place, Path.is_dir)), None)
     if folder is None:
         raise ValueError(f"there is no folder {value!r}; it is `config` in THUDM/AlignBench")
-    return {field: _json(folder / name) for field, name in _ALIGN_BENCH.items()}
-
-
-def _json(file: Path) -> Any:  # noqa: ANN401 (checked by the model)
+    texts = {field: _text(folder / name, name) for field, name in _ALIGN_BENCH.items()}
     try:
-        return json.loads(file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{file.name} cannot be read: {error}") from error
+        return {field: json.loads(text) for field, text in texts.items()}
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{value!r} holds a file that is no JSON: {error}") from error
 
 
 FROM_FOLDER: Final = BeforeValidator(

@@ -240,17 +240,21 @@ def _with_traces(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(margin=pl.Series(found[0]), davidson=pl.Series(found[1]))
 
 
-def decisions_of(context: Context) -> Preferences:
-    """Preferences of a pointwise method, the estimators as their signs, a byte each.
+def tables_by_judge(context: Context, key: str) -> Iterator[Table]:
+    """Yield the win rates and the estimators of each judge of a pointwise method.
 
-    Distributions are read in slices, and held as far as a pair waits for its other side.
+    Of the estimators there are the signs, a byte each. Distributions are read in slices, and held
+    as far as a pair waits for its other side.
     """
     parts = context.slices_of(context.own, ("status", "p"))
-    return _from_scores(
+    decisions = _from_scores(
         numbered(context, ("item", "model", "judge", "turn", "status")),
         (good_rows(part)["p"] for part in parts),
         as_decisions=True,
     )
+    for judge, found in decisions.by_judge():
+        yield rates_table(found, context, key, judge)
+        yield estimator_table(found, key, judge)
 
 
 def _from_scores(

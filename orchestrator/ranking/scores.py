@@ -289,7 +289,9 @@ def basis_of(aligned: Aligned, level: float) -> str:
 
 
 _UNIT: Final = ("item", "model", "model_a", "model_b", "judge", "status")
-_NUMBERS: Final = table_columns("score | better | mean: number | values: count | missing: count")
+_NUMBERS: Final = table_columns(
+    "score: score | better | mean: number | values: count | missing: count"
+)
 _BETTER: Final = {1: "higher", -1: "lower"}
 
 

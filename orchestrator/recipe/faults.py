@@ -250,11 +250,11 @@ def _got(detail: ErrorDetails, path: KeyPath) -> str:
     is_secret = any(step == "api_key_env" or SECRET.search(str(step)) for step in path)
     if is_secret or detail["type"] in {"value_error", "too_short", "too_long"}:
         return ""
-    if isinstance(value, bool):
-        return f", got {str(value).lower()}"
     if isinstance(value, str | int | float):
-        shown = repr(value)
-        return f", got {shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + '…'}"
+        shown = str(value).lower() if isinstance(value, bool) else repr(value)
+        # YAML takes a text such as 4, 1e3 or true for another kind of value.
+        quoted = "; write it in quotes" if detail["type"] == "string_type" else ""
+        return f", got {shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + '…'}{quoted}"
     return f", got a {'list' if isinstance(value, Sequence) else 'mapping'}"
 
 

@@ -128,8 +128,14 @@ def parse(text: str, file: str) -> Source:
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise _error(file, mark.line + 1 if mark else 1, _syntax_message(error)) from error
+        problem = error.problem or "not valid YAML"
+        context = f" {error.context}" if error.context else ""
+        said = (words for part, words in _SYNTAX.items() if part in problem)
+        # What is not closed ends where the file ends, and begins where it is mended.
+        is_open = "end of stream" in problem or "<stream end>" in problem
+        mark = (error.context_mark if is_open else None) or error.problem_mark
+        message = next(said, f"not valid YAML{context}: {problem}")
+        raise _error(file, mark.line + 1 if mark else 1, message) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         found: object = error.character
@@ -180,18 +186,26 @@ def _error(file: str, line: int, message: str) -> RecipeError:
     return RecipeError([Fault(file, line, message)])
 
 
-def _syntax_message(error: yaml.MarkedYAMLError) -> str:
-    problem = error.problem or "not valid YAML"
-    if problem == _TOO_MANY:
-        return problem
-    if "'\\t'" in problem:
-        return "tab character; indent YAML with spaces"
-    if "but found another document" in problem:
-        return "a second document starts here ('---'); a recipe must be one document"
-    if "mapping values are not allowed" in problem:
-        return "a second ': ' on this line, or a wrong indent; quote text that contains ': '"
-    context = f" {error.context}" if error.context else ""
-    return f"not valid YAML{context}: {problem}"
+# Of the parser's words a part, and what is said instead.
+_SYNTAX: Final = {
+    _TOO_MANY: _TOO_MANY,
+    "'\\t'": "tab character; indent YAML with spaces",
+    "found another document": "a second document starts here ('---'); a recipe must be "
+    "one document",
+    "mapping values are not allowed": "a second ': ' on this line, or a wrong indent; quote text "
+    "that contains ': '",
+    "cannot start any token": "a text that begins with '%', '@' or '`' must be in quotes",
+    "undefined alias": "'*NAME' repeats what stands behind '&NAME' above, which is missing; quote "
+    "a text that begins with '*'",
+    "could not find expected ':'": "a line without ': '; write KEY: VALUE, and quote long texts",
+    "expected ',' or": "a '{' or '[' that is not closed, or a comma that is missing",
+    "expected the node content": "a value that is missing, or a '{' or '[' that is not closed",
+    "unexpected end of stream": "a quote that is not closed",
+    "unknown escape character": "a backslash in double quotes; write the text in single quotes",
+    "expected <block end>": "a wrong indent, or text behind a quote that closes; in single quotes "
+    "write ' twice",
+    "sequence entries": "a list that begins behind a key; begin it on a line of its own, or [A, B]",
+}
 
 
 class _Builder:

@@ -5,7 +5,7 @@ and notebooks show this value, each in its own form. Nothing here does I/O.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -127,8 +127,10 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     is_checked = any(share is not None for share in shares) or any(
         "labels" in one for one in settings.get("analyses") or ()
     )
+    models = (settings.get("models") or {}).items()
+    given = [name for name, model in models if "answers" in model]
     steps = [
-        *_of_run(run, completeness or Completeness(), failures, notes),
+        *_of_run(run, completeness or Completeness(), failures, notes, given),
         *_of_answers(run, questions, advice, rankings, measured, is_checked=is_checked),
     ]
     has_results = bool(rankings or tables)
@@ -183,25 +185,49 @@ _REMEDIES: Final = {
     "no_logprobs": "Use a server that returns log-probabilities for ",
 }
 """What to do about a failure, before the models that it was met with, by its cause."""
+_WITHHELD: Final = "Change the prompts whose answers are withheld, or use another server, for "
+_AGAIN: Final = "; then run the same command again."
+_REPLIES: Final = (
+    ("no_answer", "wrote no answer", "Allow more `max_tokens`, or less reasoning, for "),
+    ("no_answer", "within max_tokens", "Allow more `max_tokens` for "),
+    ("no_answer", "withheld", _WITHHELD),
+    ("no_answer", "a refusal came", _WITHHELD),
+    ("no_answer", "given", "Complete the answers that are given for "),
+    ("moderation", "", _WITHHELD),
+    ("too_long", "", "Serve a longer context, or shorten the prompts, for "),
+)
+"""The same of failures that are kept: their cause, what their message says, what to do."""
 
 
 def _of_run(
-    run: str, completeness: Completeness, failures: Sequence[FailureCount], notes: Sequence[str]
+    run: str,
+    completeness: Completeness,
+    failures: Sequence[FailureCount],
+    notes: Sequence[str],
+    given: Collection[str],
 ) -> Iterator[Phrase]:
-    """Yield what to do before anything else is concluded: servers, keys, units without a row."""
-    met: dict[str, dict[str, None]] = {}
+    """Yield what to do before anything else is concluded: servers, keys, units without a row.
+
+    The answers of the models in `given` are read from a file.
+    """
+    see = f"`orchestrator view {run} --open --items 'where=failed>0'`"
+    met: dict[tuple[str, str], dict[str, None]] = {}
     for one in failures if completeness.left or completeness.failed else ():
-        if (remedy := _REMEDIES.get(one.cause)) is not None:
-            met.setdefault(remedy, {})[one.model] = None
-    for remedy, models in met.items():
-        yield phrase(remedy, names([*models]), "; then run the same command again.")
-    if completeness.left and not met:
+        remedy, again = _REMEDIES.get(one.cause, ""), _AGAIN
+        if not remedy and completeness.failed:
+            about = (one.cause, *(["given"] if one.model in given else [one.last_message]))
+            ways = (way for cause, part, way in _REPLIES if cause == about[0] and part in about[1])
+            remedy = next(ways, "")
+            again = f"; then run again with `--retry {one.cause}`. What failed: {see}."
+        if remedy:
+            met.setdefault((remedy, again), {})[one.model] = None
+    for (remedy, again), models in met.items():
+        yield phrase(remedy, names([*models]), again)
+    if completeness.left and not any(again == _AGAIN for _, again in met):
         n = numbers.counted(completeness.left, "unit")
         yield phrase(f"Run the same command again to finish {n}.")
     elif completeness.failed and not met:
-        n = numbers.counted(completeness.failed, "unit")
-        where = f"`orchestrator view {run} --open --items 'where=failed>0'`"
-        yield phrase(f"See why {n} failed: {where}.")
+        yield phrase(f"See why {numbers.counted(completeness.failed, 'unit')} failed: {see}.")
     if cut := next((note for note in notes if note.startswith(CUT)), ""):
         which = cut.rpartition(": ")[2]
         yield phrase("Raise `max_tokens` of the answers that were cut: ", Quote(which), ".")

@@ -354,8 +354,11 @@ def _cautions(
     analysis: RankingAnalysis, state: State, exact_match: Mapping[str, float | None]
 ) -> Iterator[Phrase]:
     if state == "withheld":
-        by = Name(analysis.source or "this run")
-        yield phrase("No model is better or worse by the judgments of ", by, ", whatever they say.")
+        by = [Name(analysis.source or "this run")]
+        # Another judge of the method may be trusted.
+        who = [" by ", Name(analysis.judge)] if analysis.judge else [" by all judges together"]
+        said = ["No model is better or worse by the judgments of ", *by, *who]
+        yield phrase(said, ", whatever they say.")
         return
     if state == "empty":
         return

@@ -225,8 +225,8 @@ def _wide(
     columns: Sequence[Column], rows: Sequence[dict[str, Cell]], across: Column, *, average: bool
 ) -> tuple[list[Column], list[list[Cell]]]:
     """The columns and lines of a table with a group of columns for each text of one."""
-    wide = [column for column in columns if column.form == "text"]
-    values = [column for column in columns if column.form != "text"]
+    wide = [column for column in columns if column.is_text]
+    values = [column for column in columns if not column.is_text]
     found: dict[tuple[Cell, ...], dict[str, dict[str, Cell]]] = {}
     for row in rows:
         parts = found.setdefault(tuple(row[column.name] for column in wide), {})
@@ -293,7 +293,7 @@ def _plain(value: object, *, is_number: bool) -> Cell:
 def _split(column: Column, cells: Sequence[Cell]) -> Iterator[tuple[str, pl.Series]]:
     """Yield the columns of a frame that hold one column of a table."""
     words = [cell for cell in cells if isinstance(cell, str) and cell != numbers.UNDEFINED]
-    if column.form == "text" or words:
+    if column.is_text or words:
         texts = [cell.value if isinstance(cell, Measured) else cell for cell in cells]
         known = [None if text is None else str(text) for text in texts]
         yield column.name, pl.Series(known, dtype=pl.String)

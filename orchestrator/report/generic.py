@@ -88,7 +88,7 @@ def aligned(page: Page, table: Table) -> Iterator[RenderableType]:
 def _field(column: TableColumn, cells: Sequence[Cell]) -> _Field:
     parts = [cell_parts(column, cell) for cell in cells]
     name = safe_line(column.name)
-    if column.form == "text":
+    if column.is_text:
         texts = tuple(part.value for part in parts)
         width = max(cell_len(safe_line(text)) for text in texts)
         return _Field(name, texts, beside=width, under=width)
@@ -253,7 +253,7 @@ def generic_markdown(table: Table, level: int = 2) -> str:
     if basis:
         lines += [escaped(basis), ""]
     lines.append(f"| {' | '.join(escaped(column.name) for column in table.columns)} |")
-    sides = [":---" if column.form == "text" else "---:" for column in table.columns]
+    sides = [":---" if column.is_text else "---:" for column in table.columns]
     lines.append(f"| {' | '.join(sides)} |")
     for row in table.rows:
         texts = map(cell_text, table.columns, row)

@@ -92,7 +92,7 @@ def _columns(table: Table) -> list[tuple[str, ...]]:
     for place, column in enumerate(table.columns):
         cells = [cell_parts(column, row[place]) for row in table.rows]
         more = [field for field in ("interval", "n") if any(getattr(c, field) for c in cells)]
-        found.append(("text",) if column.form == "text" else ("value", *more))
+        found.append(("text",) if column.is_text else ("value", *more))
     return found
 
 

@@ -20,17 +20,6 @@ from orchestrator.statistics.results import APPROXIMATE_BELOW, MISSED
 _MOST_NAMES: Final = 4
 
 
-# What reports call the columns of scores, where that is not their name with spaces.
-_SCORES: Final = {"prefer_a": "P(A better)", "mean_logprob": "mean log-prob"}
-
-
-def score(name: str) -> str:
-    """Return a score in words: that of a column, or of `METHOD.COLUMN`."""
-    method, _, column = name.rpartition(".")
-    said = _SCORES.get(column, column.replace("_", " "))
-    return f"{method}: {said}" if method else said
-
-
 class Name(msgspec.Struct, frozen=True):
     """A name from outside: of a model, a judge or a method."""
 

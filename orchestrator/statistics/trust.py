@@ -304,7 +304,7 @@ def _by_order(flips: Estimate, n_pairs: int, thresholds: Thresholds) -> Verdict:
 
 
 def _form_words(coverage: CoverageSummary, thresholds: Thresholds) -> str:
-    mean = f"{coverage.mean:.2f}" if coverage.mean >= 100 * _TINY else f"{coverage.mean:.0e}"
+    mean = f"{coverage.mean:.2f}" if coverage.mean >= 10 * _TINY else "<0.01"
     half = "half" if thresholds.mass == 0.5 else f"{100 * thresholds.mass:g} %"
     return (
         f"in {100 * coverage.share_low:.0f} % of its readings less than {half} of the probability "

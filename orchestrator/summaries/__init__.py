@@ -5,7 +5,9 @@ from typing import Final
 KINDS: Final = {
     "align_bench": "_verdicts:AlignBenchSummary",
     "answers": "_answers:AnswersSummary",
+    "confidence": "_features:ConfidenceSummary",
     "consistency": "_answers:ConsistencySummary",
+    "glass_box": "_features:GlassBoxSummary",
     "pairwise_scoring": "_scores:PairwiseScoringSummary",
     "pointwise": "_scores:PointwiseRatingSummary",
     "samples": "_answers:SamplesSummary",

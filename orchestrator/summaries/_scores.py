@@ -28,12 +28,11 @@ from orchestrator.ranking.cells import (
 from orchestrator.ranking.preferences import (
     PAIRWISE,
     SOFT,
-    decisions_of,
     estimator_table,
     judged_rows,
     mass,
     preferences,
-    rates_table,
+    tables_by_judge,
 )
 
 _SCORES: Final = table_columns(
@@ -114,10 +113,7 @@ class PointwiseRatingSummary(Summary[Config]):
             ),
         ]
         del told
-        for judge_name, found in decisions_of(context).by_judge():
-            tables.append(rates_table(found, context, "pointwise", judge_name))
-            tables.append(estimator_table(found, "pointwise", judge_name))
-        return tables
+        return [*tables, *tables_by_judge(context, "pointwise")]
 
 
 class PairwiseScoringSummary(Summary[MethodSettings]):

@@ -319,13 +319,13 @@ class AlignBenchSummary(Summary[MethodSettings]):
         level = context.confidence_level
         for (model, judge), rows in groups(context.rows, "model", "judge"):
             good = rows.filter(OK & pl.col("rating").is_not_null())
-            halves = [_of_half(good, names) for names in _HALVES]
+            halves = [_groups(good, names) for names in _HALVES]
             lines.append(
                 [
                     str(model),
                     str(judge),
-                    _macro_mean(halves, level),
-                    *(_macro_mean([half], level) for half in halves),
+                    _weighted(halves, level),
+                    *(_weighted([half], level) for half in halves),
                     mean_of(good, pl.col("rating"), level).value,
                 ]
             )
@@ -336,7 +336,7 @@ class AlignBenchSummary(Summary[MethodSettings]):
         return [overall, *tables]
 
 
-def _of_half(good: pl.DataFrame, names: Mapping[str, str]) -> list[_Category]:
+def _groups(good: pl.DataFrame, names: Mapping[str, str]) -> list[_Category]:
     found = []
     for either in names.items():
         rows = good.filter(pl.col("category").is_in(either))
@@ -348,7 +348,7 @@ def _of_half(good: pl.DataFrame, names: Mapping[str, str]) -> list[_Category]:
     return found
 
 
-def _macro_mean(halves: Sequence[Sequence[_Category]], confidence_level: float) -> Measured:
+def _weighted(halves: Sequence[Sequence[_Category]], confidence_level: float) -> Measured:
     """Mean over halves of the mean over their categories, which may share clusters."""
     groups = [
         (clusters, sums, 1.0 / len(half) / len(halves))

@@ -24,13 +24,7 @@ from orchestrator.ranking.cells import (
     plain_mean,
     without_n,
 )
-from orchestrator.ranking.preferences import (
-    decided,
-    decisions_of,
-    estimator_table,
-    mass,
-    rates_table,
-)  # fmt: skip
+from orchestrator.ranking.preferences import decided, mass, tables_by_judge
 from orchestrator.records import Floats
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.means import levelled
@@ -94,10 +88,7 @@ class RubricSummary(Summary[Config]):
             rows = rows.drop_nulls("is_read")
             tables += [_correlations(rows, [*readings], context), _effects(rows, [*readings])]
             del rows
-        for judge, found in decisions_of(context).by_judge():
-            tables.append(rates_table(found, context, "rubric", judge))
-            tables.append(estimator_table(found, "rubric", judge))
-        return tables
+        return [*tables, *tables_by_judge(context, "rubric")]
 
 
 def _read_of(at: int) -> dict[str, pl.Expr]:

@@ -1,7 +1,7 @@
 """The answers of a run, item by item, with what the judges made of each."""
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,8 @@ from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Source, roles_in, there
 from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
-from orchestrator.frames import FrameFiles, names_of
+from orchestrator.frames import FrameFiles
+from orchestrator.report.html.page import telling_worth
 from orchestrator.report.text import page_line, safe_block
 
 _PREVIEW: Final = 1_200
@@ -61,7 +62,7 @@ class Answers:
         self,
         frames: FrameFiles,
         keys: pl.Series,
-        sources: Iterable[Source],
+        sources: Sequence[Source],
         names: Sequence[str],
         folder: Path,
     ) -> None:
@@ -72,11 +73,7 @@ class Answers:
         roles = roles_in(frames)
         self._answered = [name for name, one in roles.items() if one.answers is not None]
         self._pairs = {name: one.pairs for name, one in roles.items() if one.pairs is not None}
-        self._sources = {
-            one.name: one
-            for one in sorted(sources, key=lambda one: one.frame not in self._pairs)
-            if one.frame in self._pairs or (one.scores and "model" in names_of(frames, one.frame))
-        }
+        self._sources = {one.name: one for one in telling_worth(frames, sources)}
         self.by = tuple(self._sources)
         found = {
             str(name)

@@ -1,6 +1,5 @@
 """Selection of a snapshot's items, and the export of the selected ones as a file."""
 
-import io
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from starlette.routing import Route
 
 from orchestrator.columns import ITEMS
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
-from orchestrator.report.export import harmless
+from orchestrator.report.export import frame_text
 from orchestrator.report.text import page_line, safe_block
 from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
@@ -58,7 +57,7 @@ def selected(library: Library, snapshot: Snapshot, wanted: Wanted) -> tuple[Item
                     one.items.column(of, partial(one.answers.column, by=by))
                     for one in (snapshot, other)
                 )
-                items = items.since(than, of, now, other.items.keys, before)
+                items = items.changed(than, of, now, other.items.keys, before)
                 shown = (items.table[CHANGE] != 0).fill_null(value=False).to_numpy()
             else:
                 shown = snapshot.answers.changed(other.answers)
@@ -76,36 +75,6 @@ def selected(library: Library, snapshot: Snapshot, wanted: Wanted) -> tuple[Item
         found = found & shown
     column = partial(snapshot.answers.column, by=by)
     return items, items.select(wanted, shown if found is None else found, column)
-
-
-def exported(
-    library: Library, snapshot: Snapshot, wanted: Wanted, form: str, run: str
-) -> tuple[bytes, str, str]:
-    """The items that are wanted, with their whole prompts, as a file: content, name, type.
-
-    CSV is made safe for spreadsheets as `orchestrator export` does it; JSON is exact.
-
-    Raises:
-        UsageError: If there is no such form, or the selection can't be read.
-    """
-    if form not in _EXPORTS:
-        raise UsageError(f"items can be exported as csv or json, not as {form!r}")
-    items, rows = selected(library, snapshot, wanted)
-    table = items.table[rows].drop("preview")
-    frames = snapshot.result.frames
-    if ITEMS in frames:
-        texts = frames.scan(ITEMS).select("item", "prompt", "reference")
-        table = table.lazy().join(texts, on="item", how="left", maintain_order="left").collect()
-    to = io.BytesIO()
-    if form == "csv":
-        # Names of columns are cells of the file too
-        names = pl.DataFrame({"name": table.columns})
-        table = table.rename(dict(zip(table.columns, harmless(names)["name"], strict=True)))
-        harmless(table).write_csv(to)
-    else:
-        table.write_json(to)
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", run)[:80]
-    return to.getvalue(), f"{name}-items.{form}", _EXPORTS[form]
 
 
 Answer = Callable[[Request], object]
@@ -131,13 +100,13 @@ def make_app(library: Library, desk: Desk | None = None) -> Starlette:
     api = Api(library, desk)
     routes = [
         ("/api/runs", api.runs),
-        ("/api/compare", api.compare),
-        ("/api/labels", api.labels),
-        ("/api/labels/{code}", api.labelled),
+        ("/api/compare", lambda asked: compared(library, asked.query_params)),
+        ("/api/labels", lambda _: api.sheet.listing()),
+        ("/api/labels/{code}", lambda asked: api.sheet.row(asked.path_params["code"])),
         ("/api/runs/{run}", api.overview),
         ("/api/runs/{run}/sections", lambda asked: api.snapshot(asked).sections),
         ("/api/runs/{run}/drawings", lambda asked: api.snapshot(asked).drawings),
-        ("/api/runs/{run}/state", api.state),
+        ("/api/runs/{run}/state", lambda asked: library.run(asked.path_params["run"]).state()),
         ("/api/runs/{run}/export", api.export),
         ("/api/runs/{run}/items", api.items),
         ("/api/runs/{run}/items/{index:int}", api.item),
@@ -170,21 +139,13 @@ class Api:
             "labels": self._desk is not None,
         }
 
-    def labels(self, request: Request) -> object:  # noqa: ARG002 (JSON; one protocol for all)
-        """The rows of the sheet that is labelled."""
-        return self._sheet.listing()
-
-    def labelled(self, request: Request) -> object:
-        """A row of the sheet."""
-        return self._sheet.row(request.path_params["code"])
-
     async def write_label(self, request: Request) -> Response:
         """Save a label."""
 
         def write(said: dict[str, str]) -> object:
             if said.keys() != {"label"}:
                 raise UsageError("expected a JSON object with a text 'label'")
-            self._sheet.write(request.path_params["code"], said["label"])
+            self.sheet.write(request.path_params["code"], said["label"])
             return said
 
         return await _written_by(request, dict[str, str], _MOST_BYTES, write)
@@ -208,21 +169,13 @@ class Api:
         return await _written_by(request, dict[str, str | int], _MOST_NOTE_BYTES, write)
 
     @property
-    def _sheet(self) -> Desk:
+    def sheet(self) -> Desk:
+        """The sheet that is labelled."""
         if self._desk is None:
             raise UsageError(
                 "no sheet is open; start the viewer with: orchestrator view --labels FILE.csv"
             )
         return self._desk
-
-    def compare(self, request: Request) -> object:
-        """Two runs side by side."""
-        given = request.query_params
-        return compared(*(self._library.run(given.get(one, "")).snapshot().result for one in "ab"))
-
-    def state(self, request: Request) -> object:
-        """Return the progress of a run."""
-        return self._library.run(request.path_params["run"]).state()
 
     def overview(self, request: Request) -> object:
         """Return the first screen of the report."""
@@ -232,7 +185,6 @@ class Api:
     def items(self, request: Request) -> object:
         """A stretch of the items that are wanted."""
         snapshot = self.snapshot(request)
-        snapshot.prepare_search()
         items, rows = selected(self._library, snapshot, _wanted(request))
         first, most = _number(request, "offset", 0), _number(request, "limit", 100)
         answers = snapshot.answers
@@ -247,6 +199,7 @@ class Api:
             for row, cells in zip(page, answers.page(rows_shown, by), strict=False):
                 row["answers"] = cells
             scale = answers.scale(by)
+        snapshot.prepare_search()
         return {
             "version": snapshot.version,
             "total": len(rows),
@@ -284,14 +237,24 @@ class Api:
         return snapshot.trace(index)
 
     def export(self, request: Request) -> Response:
-        """The items that are wanted as a file."""
+        """The items that are wanted, with their whole prompts, as a file.
+
+        CSV is made safe for spreadsheets as `orchestrator export` does it; JSON is exact.
+        """
         form = request.query_params.get("form", "csv")
-        run = request.path_params["run"]
-        content, name, kind = exported(
-            self._library, self.snapshot(request), _wanted(request), form, run
-        )
-        disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type=kind, headers=disposition)
+        if form not in _EXPORTS:
+            raise UsageError(f"items can be exported as csv or json, not as {form!r}")
+        snapshot = self.snapshot(request)
+        items, rows = selected(self._library, snapshot, _wanted(request))
+        table = items.table[rows].drop("preview")
+        frames = snapshot.result.frames
+        if ITEMS in frames:
+            texts = frames.scan(ITEMS).select("item", "prompt", "reference")
+            table = table.lazy().join(texts, on="item", how="left", maintain_order="left").collect()
+        content = frame_text([table], "csv") if form == "csv" else table.write_json()
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", request.path_params["run"])[:80]
+        disposition = {"Content-Disposition": f'attachment; filename="{name}-items.{form}"'}
+        return Response(content, media_type=_EXPORTS[form], headers=disposition)
 
     def _item_of(self, request: Request) -> tuple[Snapshot, int]:
         snapshot = self.snapshot(request)

@@ -353,7 +353,9 @@ def _tokens(ask: GenerateAsk | ScoreAsk, made: Generation | Scored, speller: Spe
         "tokens": {
             "n": len(found.ids),
             "ids": found.ids[:_MOST_TOKENS],
-            "pieces": None if pieces is None else [_piece(one) for one in pieces[:_MOST_TOKENS]],
+            "pieces": None
+            if pieces is None
+            else [safe_block(one, _MAX_PIECE) for one in pieces[:_MOST_TOKENS]],
             "logprobs": None if logprobs is None else _numbers(logprobs[:_MOST_TOKENS]),
             "top": None if top is None else list(_alternatives(ask.model, top, speller)),
         },
@@ -367,13 +369,9 @@ def _alternatives(model: str, top: TopLogprobs, speller: Speller) -> Iterator[li
         row: list[list[object]] = []
         for number, spelled, logprob in listed:
             if number not in shown:
-                shown[number] = None if spelled is None else _piece(spelled)
+                shown[number] = None if spelled is None else safe_block(spelled, _MAX_PIECE)
             row.append([shown[number], number if number >= 0 else None, round(logprob, 4)])
         yield row
-
-
-def _piece(piece: str) -> str:
-    return safe_block(piece, _MAX_PIECE)
 
 
 def _numbers(values: FloatArray) -> list[float | None]:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ import polars as pl
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from orchestrator.columns import ITEMS, PairColumns
+from orchestrator.columns import ITEMS, PairColumns, score_words
 from orchestrator.contracts.context import Source, renamed, roles_in, there
 from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
@@ -22,8 +22,6 @@ from orchestrator.frames import FrameFiles
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.report.html.shell import terms
 from orchestrator.report.text import page_line
-from orchestrator.report.words import score
-from orchestrator.runner.results.tables import all_sources
 
 Found = NDArray[np.bool_]
 Rows = NDArray[np.int64]
@@ -185,18 +183,14 @@ class Wanted(msgspec.Struct, frozen=True):
 class Items:
     """The table.
 
-    It has one row an item in the order of the dataset: item, category, preview, measures.
+    It has one row an item in the order of the dataset: item (`keys`), category, preview, measures.
     """
 
     def __init__(self, table: pl.DataFrame, measures: Sequence[Measure]) -> None:
         self.table = table
         self.measures = tuple(measures)
+        self.keys = table["item"]
         self._kept: dict[str, Found] = {}
-
-    @property
-    def keys(self) -> pl.Series:
-        """Keys of the items, in the order of the dataset."""
-        return self.table["item"]
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -254,7 +248,7 @@ class Items:
             raise UsageError(f"items have no column {name!r:.80}")
         return found
 
-    def since(
+    def changed(
         self, run: str, name: str, now: pl.Series, keys: pl.Series, before: pl.Series
     ) -> "Items":
         """Return the items with how much a number is above what it was `before` in another run.
@@ -307,11 +301,10 @@ class Items:
         )
 
 
-def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool = False) -> Items:
+def build(frames: FrameFiles, sources: Sequence[Source]) -> Items:
     """The table of a run; texts are not kept, but for the beginning of each prompt."""
     table = _begun(frames)
     measures: list[Measure] = []
-    sources = all_sources({}, settings, allow_code=allow_code).sources
     for rows, values in _measured(frames, sources):
         new = {one: value for one, value in values.items() if one.key not in table.columns}
         if new:
@@ -325,9 +318,9 @@ def build(frames: FrameFiles, settings: Mapping[str, Any], *, allow_code: bool =
     for key, title, needed, test in _COUNTED:
         parts = [pl.DataFrame(schema={"item": pl.String, key: pl.UInt32})]
         for name in frames:
-            rows = frames.columns(name, ("item", needed))
-            if rows.columns == ["item", needed]:
-                parts.append(rows.filter(test).group_by("item").agg(pl.len().alias(key)))
+            if {"item", needed} <= {*frames.names(name)}:
+                counted = frames.scan(name).filter(test).group_by("item")
+                parts.append(counted.agg(pl.len().alias(key)).collect())
         counts = pl.concat(parts).group_by("item").agg(pl.col(key).sum())
         if counts.height or key == "failed":
             table = table.join(counts, on="item", how="left", maintain_order="left")
@@ -425,10 +418,10 @@ def _of_scores(frames: FrameFiles, source: Source) -> tuple[pl.DataFrame, _Value
     values = [pl.col(name).filter(pl.col(name).is_finite()) for name in scores[:_MOST_SCORES]]
     for name, value in zip(scores, values, strict=False):
         says = f"Mean over the rows of {source.name}."
-        one = Measure(f"{source.name}.{name}", _title(source.name, score(name)), says)
+        one = Measure(f"{source.name}.{name}", _title(source.name, score_words(name)), says)
         found[one] = value.mean()
     if scores:
-        says = f"Range of {score(scores[0])} in {source.name}."
+        says = f"Range of {score_words(scores[0])} in {source.name}."
         one = Measure(f"{source.name}.spread", _title(source.name, "spread"), says)
         found[one] = values[0].max() - values[0].min()
         good = _without_value(good, *scores)

@@ -7,7 +7,7 @@ goes on; the next one replaces it, not more often than it takes long to make.
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
@@ -30,7 +30,6 @@ from orchestrator.runner.results.frames import version
 from orchestrator.runner.results.notes import FILE, read_notes
 from orchestrator.runner.results.requests import Replay
 from orchestrator.runner.results.stored import units_left
-from orchestrator.runner.results.tables import all_sources
 from orchestrator.store import RunDirectory, Store
 from orchestrator.view.answers import Answers
 from orchestrator.view.item import traced
@@ -49,11 +48,8 @@ class Snapshot:
         folder: For what is made from it.
     """
 
-    def __init__(
-        self, version: str, result: api.Result, folder: Path, *, allow_code: bool = False
-    ) -> None:
+    def __init__(self, version: str, result: api.Result, folder: Path) -> None:
         self.version = version
-        self._allow_code = allow_code
         self._replaying = threading.Lock()
         self._searched = False
         self._noted: tuple[object, pl.DataFrame] | None = None
@@ -63,15 +59,15 @@ class Snapshot:
     @cached_property
     def items(self) -> Items:
         """The items with what the methods say of each."""
-        return build(self.result.frames, self.result.settings, allow_code=self._allow_code)
+        return build(self.result.frames, self.result.context.sources)
 
     @cached_property
     def answers(self) -> Answers:
         """The answers to each item, and their worth."""
-        settings, frames = self.result.settings, self.result.frames
-        sources = all_sources({}, settings, allow_code=self._allow_code).sources
-        names = [str(name) for name in settings.get("models") or ()]
-        return Answers(frames, self.items.keys, sources, names, self.folder)
+        result = self.result
+        names = [str(name) for name in result.settings.get("models") or ()]
+        keys, sources = self.items.keys, result.context.sources
+        return Answers(result.frames, keys, sources, names, self.folder)
 
     def notes(self) -> pl.DataFrame:
         """Return the notes as they are now; they are read anew where the file has changed."""
@@ -142,7 +138,7 @@ class Snapshot:
     @cached_property
     def _replay(self) -> Replay:
         result = self.result
-        return Replay(result.path, result.frames, allow_code=self._allow_code)
+        return Replay(result.path, result.frames, allow_code=result.allow_code)
 
 
 _SVG: Final = "{http://www.w3.org/2000/svg}"
@@ -151,11 +147,12 @@ Tree = list[Any]
 """An element as [tag, attributes, children]; a child is text or a tree."""
 
 
-def compared(a: api.Result, b: api.Result) -> dict[str, object]:
-    """Two runs side by side, as `orchestrator compare` shows them.
+def compared(library: "Library", given: Mapping[str, str]) -> dict[str, object]:
+    """Two runs, by the names that `a` and `b` give, as `orchestrator compare` shows them.
 
     If they can't be compared, the reason, and the settings that differ.
     """
+    a, b = (library.run(given.get(one, "")).snapshot().result for one in "ab")
     headline: Sequence[str]
     try:
         found = api.compare(a, b, allow_code=a.allow_code)
@@ -238,7 +235,7 @@ class Run:
             began = time.monotonic()
             place = self._folder / mark.replace(":", "-")
             result = api.read(self.path, allow_code=self._allow_code, apart=place)
-            made = Snapshot(mark, result, place, allow_code=result.allow_code)
+            made = Snapshot(mark, result, place)
             self._snapshots.append(made)
             # Whoever still reads the one before must find its files.
             for old in self._snapshots[:-2]:

@@ -38,7 +38,7 @@ def test_confidence_stands_beside_official_scores_as_printed(counts, n, printed)
     scores, _ = summarise(counts, n, {"MT-Bench": MT_BENCH})
     for row in scores:
         assert row["MT-Bench (official)"] == MT_BENCH[row["model"]]
-        share = row["probdiff.confidence"]
+        share = row["probdiff: confidence"]
         # Yi's 6.33 is 51 of 805 (6.335) cut off and not rounded.
         assert 100 * share.value == pytest.approx(printed[row["model"]], abs=0.0055)
         assert share.low < share.value < share.high
@@ -70,7 +70,7 @@ def test_every_score_is_compared_by_default_and_a_text_without_d_fails():
     rows = [gap("a", "1", None), gap("a", "2", 0.0), gap("b", "1", -1.0), gap("b", "2", 0.1)]
     config = Config(official={"x": {"a": 1, "b": 2, "elsewhere": 3}})
     scores, orders = map(lines, LeaderboardAnalysis(config).summarise(context_of(rows)))
-    assert [row["probdiff.confidence"].value for row in scores] == [0.5, 0.5]
+    assert [row["probdiff: confidence"].value for row in scores] == [0.5, 0.5]
     assert {row["score"]: row["order found"] for row in orders} == {
         "probdiff.d": "a > b", "probdiff.confidence": "a = b",
     }  # fmt: skip

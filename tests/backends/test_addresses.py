@@ -175,6 +175,22 @@ async def test_a_query_goes_behind_the_route_and_azures_key_into_its_header(kind
 
 
 @pytest.mark.parametrize(
+    "host",
+    ["a b", "a..b", ".a", "h%zz", "a" * 64, "xn--\u00e9", "h\\x", "a,b", "[fe80::1", "[zz]", "<h>"],
+)
+def test_what_no_host_is_named_is_no_address(host):
+    assert base_url_fault(f"http://{host}:8000/v1").startswith("must be a URL such as")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["h", "h_1", "a.b.", "b\u00fccher.example", "10.0.0.1", "[::1]", "[fe80::1%eth0]"],
+)
+def test_names_and_addresses_of_hosts_are_addresses(host):
+    assert not base_url_fault(f"http://{host}:8000/v1")
+
+
+@pytest.mark.parametrize(
     "name", ["key", "api_key", "subscription-key", "token", "sig", "Secret", "credential"]
 )
 def test_a_key_in_a_query_is_refused_and_not_shown(name):

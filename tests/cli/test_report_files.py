@@ -1,6 +1,11 @@
+import os
+import threading
+from pathlib import Path
+
 import pytest
 
 import orchestrator
+from orchestrator.disk import files
 from orchestrator.errors import EXIT_COMPLETE
 from orchestrator.interface.exporting import material
 from orchestrator.report.html.basis import requests
@@ -17,6 +22,37 @@ def test_a_run_writes_its_report_beside_itself_where_asked(run, here):
     text = (here / "runs" / run / "report.html").read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
     assert "strong" in text
+
+
+def test_a_report_goes_through_a_pipe_that_stays_one(run, command, here):
+    os.mkfifo(here / "pipe")
+    reader = os.open(here / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    got = []
+
+    def read():
+        os.set_blocking(reader, True)
+        while piece := os.read(reader, 1 << 16):
+            got.append(piece)
+
+    thread = threading.Thread(target=read)
+    # Held open, so that reading begins and ends with the report.
+    writer = os.open(here / "pipe", os.O_WRONLY)
+    thread.start()
+    code, _, said = command("report", run, "--html", "pipe")
+    os.close(writer)
+    thread.join()
+    os.close(reader)
+    assert code == 0, said
+    assert b"".join(got).startswith(b"<!doctype html>")
+    assert (here / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("name", ["null", "stdout", "fd/1", "full"])
+def test_devices_are_never_replaced(name):
+    """As root, a file in the place of /dev/null breaks the machine."""
+    assert files.is_stream(Path("/dev", name))
+    with pytest.raises(OSError, match="is not replaced"), files.renaming(Path("/dev", name)):
+        raise AssertionError("a name beside a device was given")
 
 
 def test_a_report_goes_where_it_is_wanted_and_says_so(run, command, here):

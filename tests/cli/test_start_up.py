@@ -153,10 +153,19 @@ cli.entry()
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
 
 
+def test_a_lack_of_memory_is_no_traceback(monkeypatch, command):
+    def fails(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("orchestrator.plugins.kinds", fails)
+    code, _, err = command("list", "methods")
+    assert (code, "out of memory" in err, "Traceback" in err) == (1, True, False)
+
+
 # Loaded by `check`, from the first to nearly the last.
 LOADED = (
-    "orchestrator.cli", "argparse", "orchestrator.errors", "orchestrator.runner.commands.parser",
-    "orchestrator.runner.commands.guard", "orchestrator.report.text", "orchestrator.runner.logs",
+    "orchestrator.cli", "argparse", "orchestrator.errors", "orchestrator.commands.parser",
+    "orchestrator.commands.guard", "orchestrator.report.text", "orchestrator.runner.logs",
     "pydantic", "yaml", "orchestrator.recipe.load", "orchestrator.methods.pairwise_ranking",
 )  # fmt: skip
 

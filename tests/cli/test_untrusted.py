@@ -262,7 +262,7 @@ def test_memory_of_the_reading_process_is_bounded():
 def test_time_of_the_reading_process_is_bounded_but_not_that_of_the_viewer():
     code = (
         "import os, resource\n"
-        "from orchestrator.runner.commands import guard\n"
+        "from orchestrator.commands import guard\n"
         "for name in ('view', 'report'):\n"
         "    os.environ['ORCHESTRATOR_GUARDED'] = name\n"
         "    guard.enter()\n"

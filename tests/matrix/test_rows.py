@@ -17,6 +17,7 @@ from orchestrator.interface import api
 from orchestrator.interface.exporting import material
 from orchestrator.report.html import page
 from orchestrator.runner.results.tables import summarise
+from orchestrator.tables import cell_text
 from tests.matrix.served import kept_server
 from tests.matrix.test_methods_on_servers import METHODS, MODELS
 from tests.oracles.verdicts.runs import told
@@ -98,6 +99,19 @@ def without_whole_texts(result, monkeypatch):
         told("gate", result.path, "--require", f"{measure} > 0.1")
 
 
+def columns_shown(result):
+    """Return the cells of tables that name a column as code does, instead of in words."""
+    names = {one for frame in result.frames.values() for one in frame.columns if "_" in one}
+    cells = {
+        cell_text(column, cell)
+        for table in result.tables
+        for row in table.rows
+        for column, cell in zip(table.columns, row, strict=True)
+        if column.is_text
+    }
+    return {cell for cell in cells if cell.rpartition(".")[2] in names}
+
+
 @pytest.fixture(scope="module")
 def server():
     with kept_server(None, MODELS) as kept:
@@ -122,5 +136,6 @@ def test_rows(name, server, tmp_path, approved, monkeypatch):
     result = api.run(path, run_dir=tmp_path / "run", display="none")
     frames = [line for one in sorted(result.frames) for line in rows(one, result.frames[one])]
     report = SECONDS.sub("", told("report", tmp_path / "run", "--full"))
+    assert not columns_shown(result)
     without_whole_texts(api.load(tmp_path / "run"), monkeypatch)
     approved("\n".join([*asked(server.bodies), *frames, report]), folder=tmp_path)

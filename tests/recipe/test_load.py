@@ -221,7 +221,7 @@ def test_the_limit_of_the_command_stands_over_the_file_s(file):
     [
         ("seed", "expected name.of.setting=value"),
         ("=3", "expected name.of.setting=value"),
-        ("seed=[", "not valid YAML"),
+        ("seed=[", "that is not closed"),
         ("seed=x", "seed: must be a whole number, got 'x'"),
         ("sed=3", "unknown setting 'sed'; did you mean 'seed'?"),
         ("budget.request=3", "budget: unknown setting 'request'; did you mean 'requests'?"),

@@ -136,7 +136,7 @@ def test_a_ranking_that_holds_comes_before_one_that_is_withheld(clear):
     assert [one.state for one in found.questions] == ["answered", "withheld"]
     # It is told whose judgments say nothing, since the others hold.
     (caution,) = [one for one in found.cautions if "No model is better" in one.text()]
-    assert "the judgments of other," in caution.text()
+    assert "the judgments of other by bad," in caution.text()
 
 
 def test_without_judgments_it_says_why():
@@ -427,3 +427,11 @@ def test_why_judges_are_not_trusted_is_said_once():
     checks = " ".join(check.says.text() for one in found for check in one.checks)
     assert reasons
     assert reasons not in checks
+
+
+def test_what_not_to_conclude_names_the_judge_that_is_not_trusted():
+    """Another judge of the same method may be trusted, and its ranking stand above."""
+    made = brief(rankings=[an_analysis(judge="j", coverage=0.1), an_analysis(judge="k")])
+    said = [one.text() for one in made.cautions if "whatever they say" in one.text()]
+    assert said
+    assert all(" by j, " in one for one in said)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.brief import _REMEDIES, CUT, brief
+from orchestrator.report.brief import _REMEDIES, _REPLIES, CUT, brief
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.html import page as html
 from orchestrator.report.progress import Completeness
@@ -46,10 +46,12 @@ def states(draw):
     analysis = analysed(apart, n_items, coverage)
     ended = draw(st.sampled_from([100, 90]))
     failed = draw(st.sampled_from([0, 0, 5]))
-    causes = draw(st.lists(st.sampled_from([*_REMEDIES, "bad_request", "method"]), max_size=3))
+    others = ["bad_request", "method", *(cause for cause, *_ in _REPLIES)]
+    causes = draw(st.lists(st.sampled_from([*_REMEDIES, *others]), max_size=3))
+    said = ["so", *(f"it {part} then" for _, part, _ in _REPLIES)]
     failures = [
         FailureCount(permanent=False, model=draw(st.sampled_from(MODELS)), cause=cause, status=0,
-                     n=3, last_message="so")
+                     n=3, last_message=draw(st.sampled_from(said)))
         for cause in causes
     ]  # fmt: skip
     notes = draw(st.sampled_from([[], [f"{CUT}, and judged as far as they go: ash 3 of 40"]]))
@@ -76,6 +78,7 @@ def test_each_cause_has_its_sentence_and_no_sentence_is_without_its_cause(state)
         "90 of" in made.checks[0].says.text() or "none failed" not in made.checks[0].says.text()
     )
     is_left = bool(made.incomplete)
+    is_failed = "none failed" not in made.checks[0].says.text()
     remedies = {_REMEDIES[one.cause] for one in failures if one.cause in _REMEDIES and is_short}
     for remedy in _REMEDIES.values():
         about = [one for one in said if one.startswith(remedy)]
@@ -83,7 +86,22 @@ def test_each_cause_has_its_sentence_and_no_sentence_is_without_its_cause(state)
         models = {one.model for one in failures if _REMEDIES.get(one.cause) == remedy}
         assert all(model in one for one in about for model in models)
     assert any(one.startswith(f"R{AGAIN}") for one in said) == (is_left and not remedies)
-    assert any(SEE in one for one in said) == (is_short and not is_left and not remedies)
+    kept = {
+        (one.model, one.cause, remedy)
+        for one in failures
+        for cause, part, remedy in _REPLIES
+        if is_failed and one.cause == cause and part in one.last_message
+    }
+    for model, cause, remedy in kept:
+        (about,) = [one for one in said if one.startswith(remedy) and f"`--retry {cause}`" in one]
+        assert model in about
+        assert SEE in about
+    assert any(one.startswith("See why") for one in said) == (
+        is_failed and not is_left and not remedies and not kept
+    )
+    assert any(SEE in one for one in said) == (
+        bool(kept) or (is_failed and not is_left and not remedies)
+    )
     assert any(one.startswith("Raise `max_tokens`") for one in said) == bool(notes)
     assert any(one.startswith("Try ") for one in said) == bool(analysis.warning or analysis.caution)
     is_open = question.state in ("open", "tied") and not analysis.caution

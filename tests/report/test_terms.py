@@ -5,10 +5,15 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
+from orchestrator.columns import score_words
+from orchestrator.report.generic import generic_json, generic_markdown
 from orchestrator.report.html import shell
-from orchestrator.report.words import score
+from orchestrator.runner.results.tables import all_sources
+from orchestrator.tables import cell_text, make_table, table_columns
 from tests.browser import IN_CHROMIUM, assert_no_fault
+from tests.conftest import ROOT
 from tests.report.test_html_browser import opened, report  # noqa: F401 (fixture)
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
@@ -24,7 +29,7 @@ def in_chromium(test):
 def test_the_glossary_has_the_same_text_by_including_it():
     assert "```{include} ../orchestrator/report/html/terms.md\n" in GLOSSARY.read_text("utf-8")
     found = shell.terms()
-    assert list(found) == ["beside a result", "column", "interval", "heading"]
+    assert list(found) == ["beside a result", "column", "interval", "heading", "score"]
     assert {term for of in found.values() for term in of} >= WANTED
     assert all(meaning and "|" not in meaning for of in found.values() for meaning in of.values())
 
@@ -128,7 +133,34 @@ def test_axe_finds_no_fault_in_the_terms(browser, report, axe):  # noqa: F811
         ("answers.mean_logprob", "answers: mean log-prob"),
         ("glass_box.softmax_entropy", "glass_box: softmax entropy"),
         ("exact_match", "exact match"),
+        ("p_true", "P(True)"),
     ],
 )
 def test_a_score_is_shown_in_words(name, said):
-    assert score(name) == said
+    assert score_words(name) == said
+
+
+@pytest.mark.parametrize(
+    "recipe", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda one: one.stem
+)
+def test_every_score_of_a_method_has_words_of_its_own_and_a_meaning(recipe):
+    meant = shell.template("grid.html.j2").module.scored  # type: ignore[attr-defined]  # a macro
+    settings = yaml.safe_load(recipe.read_text("utf-8"))
+    for source in all_sources({}, settings).sources:
+        given = {getattr(one, "name", one) for one in getattr(source.method.config, "criteria", ())}
+        found = {name: score_words(name) for name in source.scores if name not in given}
+        assert len({*found.values()}) == len(found)
+        assert not [said for said in found.values() if "_" in said or not meant(said)]
+
+
+def test_no_table_shows_the_name_of_a_column():
+    """Where cells name scores, their column says so, and every format writes words."""
+    table = make_table("t", "T", table_columns("feature: score | mean: number"), [("p_true", 0.5)])
+    grid = shell.keyed()(table)
+    page = shell.template("grid.html.j2").module.rows(grid)  # type: ignore[attr-defined]  # a macro
+    for shown in (generic_markdown(table), cell_text(table.columns[0], "p_true"), str(page)):
+        assert "P(True)" in shown.replace("\\", "")
+        assert "p_true" not in shown
+    assert f'data-tip="{shell.terms()["score"]["P(True)"]}"' in page
+    # Programs read the name.
+    assert generic_json(table)["rows"][0]["feature"] == "p_true"

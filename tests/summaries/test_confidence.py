@@ -5,7 +5,7 @@ from orchestrator.contracts.method import schema_of
 from orchestrator.frames import make_frame
 from orchestrator.methods import confidence
 from orchestrator.methods.confidence import Config
-from orchestrator.tables import Measured
+from orchestrator.tables import Measured, cell_text
 from tests.summaries.told import summarise
 
 SCHEMA = {"method": "str", **schema_of(confidence.Confidence)}
@@ -42,5 +42,5 @@ def test_measures_are_means_with_what_they_rest_on(context_of):
 def test_bounds_are_said_to_be_bounds(context_of):
     config = Config(vocabulary_size=9)
     measures, _ = summarise(context_of("confidence", confidence, ROWS, config=config))
-    assert any("lower bound of self-certainty" in note for note in measures.notes)
-    assert "self_certainty_low" in {line[1] for line in measures.rows}
+    shown = {cell_text(measures.columns[1], line[1]) for line in measures.rows}
+    assert "self-certainty (lower bound)" in shown

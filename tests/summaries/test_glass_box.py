@@ -9,7 +9,7 @@ from orchestrator.contracts.method import frame_of, schema_of
 from orchestrator.frames import make_frame
 from orchestrator.methods import glass_box, pointwise
 from orchestrator.methods.glass_box import Config
-from orchestrator.tables import Measured
+from orchestrator.tables import Measured, cell_text
 from tests.core.fakes import method_in
 from tests.summaries import judged
 from tests.summaries.judged import around
@@ -51,7 +51,7 @@ def test_features_are_means_with_what_they_rest_on(context_of):
     assert (found["mean"].value, found["answers"], found["undefined"]) == (-2.0, 3, 1)
     assert found["mean"].low is not None
     assert found["mean"].low < -2 < (found["mean"].high or 0)
-    assert answers.rows == (("m", 4, 1, 0, 1, 1.5),)
+    assert answers.rows == (("m", 4, 1, 1, 1.5, 0),)
 
 
 def test_only_features_that_were_asked_for_are_shown_each_with_its_direction(context_of):
@@ -69,7 +69,8 @@ def test_bounds_have_no_direction_and_are_said_to_be_bounds(context_of):
     found = lines(features)
     assert found["softmax_entropy_low"]["better"] == ""
     assert "softmax_entropy_high" not in found
-    assert any("not estimates" in note for note in features.notes)
+    shown = {cell_text(features.columns[1], line[1]) for line in features.rows}
+    assert "softmax entropy (lower bound)" in shown
 
 
 def test_nothing_is_said_of_no_rows(context_of):
@@ -111,7 +112,7 @@ def test_without_gold_features_are_drawn_against_the_first_judge():
     frames = {"glass_box": features, "scores": judgments}
     context = Context("glass_box", frames, features, sources, 0.95, 200, 0)
     (figure,) = summary_of(sources[0]).figures(context)
-    assert figure.title.startswith("Glass-box features against pointwise.")
+    assert figure.title.startswith("Glass-box features against pointwise: ")
     rho = {cells[0]: cells[1].value for cells in figure.table.rows}
     assert rho["mean_logprob"] == 1.0
 

@@ -4,6 +4,7 @@ import pytest
 
 import orchestrator
 from orchestrator.frames import FrameFiles
+from orchestrator.runner.results.tables import all_sources
 from orchestrator.view.item import item_page
 from orchestrator.view.items import build
 from tests.browser import IN_CHROMIUM
@@ -70,7 +71,8 @@ def folder(tmp_path_factory):
 def test_its_measures_stand_beside_the_items(folder, allow_code):
     result = orchestrator.load(folder / "one")
     assert isinstance(result.frames, FrameFiles)
-    items = build(result.frames, result.settings, allow_code=allow_code)
+    sources = all_sources({}, result.settings, allow_code=allow_code).sources
+    items = build(result.frames, sources)
     assert {measure.key for measure in items.measures} == {
         "tribunal.gap", "tribunal.flips", "tribunal.margin", "failed"
     }  # fmt: skip

@@ -101,8 +101,10 @@ def test_each_number_of_two_runs_leads_to_the_items_behind_it(browser, links):
                 assert [
                     row.locator("a.behind-it").count() for row in table.locator("tbody tr").all()
                 ] == [3] * len(NAMES)
+        hrefs = {one.get_attribute("href") for one in page.locator("a.behind-it").all()}
+        assert {"show=changed", "show=lost"} <= {*re.findall(r"show=\w+", " ".join(hrefs))}
         shown = page.locator(".tools .said")
-        for href in {one.get_attribute("href") for one in page.locator("a.behind-it").all()}:
+        for href in hrefs:
             page.goto(urljoin(page.url, href))
             shown.filter(has_text=re.compile(r"^[1-9].* items?$")).wait_for()
             if "show=changed" in href:

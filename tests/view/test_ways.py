@@ -1,11 +1,17 @@
 """Every number that leads to items leads to some, and to those of its method."""
 
+import html
 import json
+import re
 from itertools import product
 
 import pytest
 
+import orchestrator
+from orchestrator.interface.exporting import material
+from orchestrator.report.html.page import render
 from orchestrator.report.html.shell import own_file
+from orchestrator.view.answers import Answers
 from tests.browser import IN_CHROMIUM
 from tests.view.pages import opened
 from tests.view.test_answers import JUDGES, MODELS, PAIRS, made
@@ -65,6 +71,15 @@ META = {
 }
 
 
+def test_the_report_knows_the_methods_that_the_list_knows(folder, tmp_path):
+    result = orchestrator.load(folder / "a")
+    keys = result.frames["items"]["item"]
+    listed = Answers(result.frames, keys, result.context.sources, (), tmp_path).by
+    (behind,) = re.findall(r'data-behind="(.*?)"', render(material(result)))
+    assert listed
+    assert tuple(json.loads(html.unescape(behind))["by"]) == listed
+
+
 @pytest.mark.parametrize(
     ("row", "of", "led"),
     [
@@ -78,6 +93,10 @@ META = {
         ({"missing": "2"}, "p", None),
         ({"missing": "0"}, "q", None),
         ({"failed": "2"}, "q", None),
+        ({"model": "x", "rating": "9.00"}, "q", "q"),
+        # Not of whichever method comes first.
+        ({"model": "x", "rating": "9.00"}, "an analysis", None),
+        ({"model": "x", "rating": "9.00"}, "", None),
     ],
 )
 def test_a_number_leads_to_items_of_its_own_method_if_there_are_any(browser, row, of, led):

@@ -103,7 +103,7 @@ def epochs(material: Material) -> Table:
     """Rows by the latest server that they rest on; none where no model had another one."""
     rows = [
         (method, str(epoch), n, n / sum(of_method.values()))
-        for method, of_method in material.epochs.items()
+        for method, of_method in material.epochs().items()
         for epoch, n in of_method.items()
     ]
     columns = table_columns("method | server_epoch | rows: count | share: percent")

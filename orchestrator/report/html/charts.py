@@ -109,7 +109,7 @@ def _styled(chart: _Chart) -> _Chart:
             gridColor=GRID,
             domainColor=GRID,
             tickColor=GRID,
-            labelLimit=260,
+            labelLimit=320,
             labelFlush=False,
         )
         .configure_legend(

@@ -1,6 +1,6 @@
 """Material of a report, and figures as pages draw them, made safe here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, get_args
@@ -107,7 +107,7 @@ class Material:
     n_left: int = 0
     probes: Mapping[str, ProbeRecord] = field(default_factory=dict)
     brief: Brief = field(default_factory=Brief)
-    epochs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    epochs: Callable[[], Mapping[str, Mapping[int, int]]] = dict
 
     @property
     def models(self) -> list[str]:

@@ -249,10 +249,10 @@ def _figure(found: list[Calibrated], confidence_level: float) -> Figure:
         f"n = {numbers.counted(n, 'pair')} of which one answer alone equals the reference · "
         f"{level} intervals: {METHOD}"
     )
-    says = (
-        "On the dashed line confidence equals accuracy; below it the judge is overconfident. "
-        "An answer is correct if it equals its reference."
-    )
+    says = "An answer is correct if it equals its reference."
+    if picture is not None:
+        line = "On the dashed line confidence equals accuracy; below it the judge is overconfident."
+        says = f"{line} {says}"
     return Figure(
         "calibration", "Calibration of the judge", basis, says, by_bin, picture, [overall]
     )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator import contracts, figures, plugins
+from orchestrator.columns import score_words
 from orchestrator.contracts.context import Source
 from orchestrator.contracts.method import Summary, is_judging
 from orchestrator.errors import OrchestratorError
@@ -18,7 +19,6 @@ from orchestrator.plugins.base import Settings
 from orchestrator.ranking.cells import given, without_n
 from orchestrator.ranking.scores import Aligned, align, basis_of
 from orchestrator.report.html.figures import Material, made_safe
-from orchestrator.report.words import score
 from orchestrator.tables import (
     Column,
     Curves,
@@ -180,7 +180,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     for pair in combinations(aligned.names, 2):
         correlation = aligned.correlation(*pair, level)
         shown = without_n(measured(correlation))
-        one, two = map(score, pair)
+        one, two = map(score_words, pair)
         lines.append([one, two, shown, correlation.n_points])
         if shown.value is not None:
             drawn += [
@@ -196,7 +196,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     columns = [Column("score"), Column("with"), _RHO, Column("answers", "count")]
     title = "Agreement between methods, answer by answer"
     table = make_table("agreement", title, columns, lines)
-    order = [score(one) for one in aligned.names]
+    order = [score_words(one) for one in aligned.names]
     options = {"order": order, "columns": order, "domain": [-1.0, 1.0], "small": True}
     picture = Picture("matrix", drawn, "", "", options=options) if drawn else None
     says = (
@@ -212,7 +212,7 @@ def _lengths(aligned: Aligned, level: float) -> list[Figure]:
     if lengths.n_unique() < 2:
         return []
     found = [(one, aligned.correlation(one, "length", level)) for one in aligned.names]
-    lines = [(score(one), without_n(measured(rho)), rho.n_points) for one, rho in found]
+    lines = [(score_words(one), without_n(measured(rho)), rho.n_points) for one, rho in found]
     columns = [Column("score"), _RHO, Column("answers", "count")]
     title = "Length: correlation of scores with answer length"
     table = make_table("length", title, columns, lines)

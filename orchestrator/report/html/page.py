@@ -1,15 +1,17 @@
 """The page: sections of figures, tables and examples in one file under a strict security policy."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
+import polars as pl
 import yaml
 from markupsafe import Markup
 
 from orchestrator.columns import ITEMS
+from orchestrator.contracts.context import Source, roles_in
 from orchestrator.disk.paths import shown
 from orchestrator.figures import Figure
 from orchestrator.frames import counted_by, lazy_of, names_of
@@ -243,6 +245,7 @@ def _behind(material: Material) -> dict[str, object]:
     """Return what `ways.js` needs of a run, with its folder as it is typed."""
     is_there = "category" in names_of(material.frames, ITEMS)
     rows = counted_by(material.frames, ITEMS, ["category"]) if is_there else ()
+    telling = telling_worth(material.frames, material.context.sources)
     found = sorted({row["category"] for row in rows} - {None})
     # Of each method that compares pairs; the viewer has more.
     keys = ["failed", "cut"]
@@ -251,10 +254,18 @@ def _behind(material: Material) -> dict[str, object]:
     return {
         "run": in_command(shown(Path(material.where))),
         "models": [page_line(one) for one in material.models],
-        "by": [one.source for one in material.rankings],
+        "by": [page_line(one.name) for one in telling],
         "categories": [page_line(one) for one in found],
         "measures": [{"key": page_line(key)} for key in dict.fromkeys(keys)],
     }
+
+
+def telling_worth(frames: Mapping[str, pl.DataFrame], sources: Sequence[Source]) -> list[Source]:
+    """Return the methods that tell what an answer is worth: those of pairs first."""
+    pairs = {name for name, one in roles_in(frames).items() if one.pairs is not None}
+    rated = [one for one in sources if one.scores and "model" in names_of(frames, one.frame)]
+    compared = [one for one in sources if one.frame in pairs]
+    return [*compared, *(one for one in rated if one not in compared)]
 
 
 def warnings(material: Material) -> list[str]:

@@ -35,9 +35,9 @@ def of_ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]
         found.append(_wins(analysis))
     if analysis.categories and not analysis.warning:
         found += [_categories(analysis, models)]
+    of = {"source": analysis.source, "warning": analysis.warning}
     return [
-        dataclasses.replace(one, table=msgspec.structs.replace(one.table, warning=analysis.warning))
-        for one in found
+        dataclasses.replace(one, table=msgspec.structs.replace(one.table, **of)) for one in found
     ]
 
 

@@ -77,9 +77,9 @@ def grid(table: Table, key: str, limit: int = _MAX_CELL) -> Grid:
             if isinstance(number, int | float) and not isinstance(number, bool):
                 order = repr(float(number)) if math.isfinite(number) else ""
             text = safe_block(parts.value, limit)
-            cells.append(Shown(text, aside, column.form != "text", order))
+            cells.append(Shown(text, aside, not column.is_text, order))
         rows.append(cells)
-    columns = [(column.name, column.form != "text") for column in table.columns]
+    columns = [(column.name, not column.is_text) for column in table.columns]
     bounded = [
         number and any(row[i].aside for row in rows) for i, (_, number) in enumerate(columns)
     ]

@@ -26,10 +26,12 @@ export const ways = (cells, meta, of = "") => {
   const [model, other] = [key("model"), key("against")];
   const inCategory = cells.has("category") && meta.categories.includes(cells.get("category")) ? [["category", cells.get("category")]] : [];
   const by = meta.by.length > 1 && meta.by.includes(of) ? [["by", of]] : [];
+  // What an analysis says of a model is the worth of no answer.
+  const isWorth = of ? meta.by.includes(of) : meta.by.length === 1;
   const lost = (loser, to) => [["show", "lost"], ["of", loser], ...(to === undefined ? [] : [["to", to]]), ...by, ...inCategory];
   const found = [];
-  if (meta.by.length && model !== undefined && other !== undefined) found.push(["wins", lost(other, model)]);
-  else if (meta.by.length && model !== undefined) for (const title of ["P(win)", "win rate", "mean score", "rating", "rank"]) found.push([title, [["sort", `worth of ${model}`], ...by, ...inCategory]]);
+  if (isWorth && model !== undefined && other !== undefined) found.push(["wins", lost(other, model)]);
+  else if (isWorth && model !== undefined) for (const title of ["P(win)", "win rate", "adjusted win rate", "mean score", "mean d", "rating", "rank"]) found.push([title, [["sort", `worth of ${model}`], ...by, ...inCategory]]);
   if (inCategory.length) found.push(["prompts", inCategory], ["category", inCategory]);
   if (Number(cells.get("missing")) > 0) found.push(["missing", having(meta, of, "undefined", "failed")]);
   // Of requests, one that failed may have been sent again.
@@ -40,7 +42,7 @@ export const ways = (cells, meta, of = "") => {
   if (/bias|same decision/i.test(effect)) found.push(["share", most(meta, whose, "gap")]);
   if (Number.parseFloat(cells.get("same verdict")) < 100) found.push(["same verdict", having(meta, of, "split")]);
   // Nothing is behind a number that there is not.
-  return found.filter(([title, parts]) => parts.length && !cells.get(title)?.startsWith("–"));
+  return found.filter(([title, parts]) => parts.length && cells.has(title) && !cells.get(title).startsWith("–"));
 };
 
 /** What a check beside a result leads to, as parts of an address; [] where no items are behind it. */

@@ -127,8 +127,9 @@ EXPORTED = ".exported"
 """Mark of the frames that were written from the store."""
 RANKINGS: Final = ".rankings"
 NUMBERS: Final = ".numbers"
-KEPT: Final = (RANKINGS, NUMBERS)
-"""Numbers that calls have computed of the frames, each under a digest of all it comes from."""
+NOTES: Final = ".notes"
+KEPT: Final = (RANKINGS, NUMBERS, NOTES)
+"""Numbers and notes that calls have computed, each under a digest of all it comes from."""
 # Columns that tell the unit of a row.
 _OF_UNIT = ("method", "item", "model", "model_a", "model_b", "baseline", "judge", "scorer")
 # Followups, references by turn, the other columns, and a conversation that is more than one
@@ -279,11 +280,6 @@ def _json(value: object) -> str:
 def notes_of(store: Store, record: Record) -> list[str]:
     """Return notes for readers of the tables on the servers that answered."""
     return [*server_notes(record.servers), *likeness_notes(store, record.keys)]
-
-
-def frame_notes(frames: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Return notes for readers of the tables on rows and answers, all of which are read."""
-    return [*epoch_notes(rows_by_epoch(frames)), *answer_notes(frames)]
 
 
 def rows_by_epoch(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[int, int]]:

@@ -57,7 +57,7 @@ _MOST_BYTES: Final = 16 << 20
 _FOLDERS: Final = ("contracts", "judgment", "methods", "ranking", "statistics", "summaries")
 _MODULES: Final = (
     "clusters.py", "frames.py", "numbers.py", "columns.py", "tables.py", "runner/results/frames.py",
-    "runner/results/tables.py",
+    "runner/results/tables.py", "runner/planning/similar_items.py",
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -149,9 +149,24 @@ def rankings_of(
         return []
     said = repr((confidence_level, thresholds, ranked))
     compute = partial(analyse, frames, confidence_level=confidence_level, thresholds=thresholds)
-    keeping = Keeping(frames.beside / RANKINGS)
-    key = partial(_key, frames, said, ranked)
-    found = keeping.once(lambda: key(clusters_of(frames)), list[RankingAnalysis], compute)
+    return kept(RANKINGS, frames, said, ranked, list[RankingAnalysis], compute)
+
+
+def kept(
+    file: str,
+    frames: FrameFiles,
+    said: str,
+    names: Iterable[str],
+    kind: type[_T],
+    compute: Callable[[], _T],
+) -> _T:
+    """Return what follows from some frames and the settings that are `said`, computed once.
+
+    It is kept in a file of its own beside the frames.
+    """
+    keeping = Keeping(frames.beside / file)
+    key = partial(_key, frames, said, names)
+    found = keeping.once(lambda: key(clusters_of(frames)), kind, compute)
     keeping.save()
     return found
 

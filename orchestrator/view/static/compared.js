@@ -8,7 +8,10 @@ const between = (cells, [one, two], of) => {
   const titles = [...cells.keys()];
   const at = titles.indexOf("difference");
   if (at < 2 || !(cells.has("resolved") || cells.has("item"))) {
-    // Ratings of all models on one scale: the model is in either run.
+    // Ratings of all models on one scale: the models are in either run.
+    const [better, worse] = [cells.get("better"), cells.get("worse")];
+    const met = [two, one].find((side) => side.by.includes(of) && side.models.includes(better) && side.models.includes(worse));
+    if (met) return [["difference", { run: met.run, parts: [["show", "lost"], ["of", worse], ["to", better], ["by", of]] }]];
     const found = [two, one].map((side) => ways(cells, side, of).map(([title, parts]) => [title, { run: side.run, parts }]));
     return found[0].length ? found[0] : found[1];
   }

@@ -305,6 +305,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
   };
   const whyNone = () => {
     if (!found.of) return "This run has no items yet.";
+    if (wanted.get("show") === "changed") return [name(numbers().find(([key]) => key === wanted.get("of"))?.[1] ?? "an answer or the winner"), " changed on none of these items since ", name(wanted.get("than") ?? "then"), "."];
     if (wanted.get("show") !== "lost") return "No item matches the search and the conditions.";
     return [name(wanted.get("of")), " did not lose to ", name(wanted.get("to") ?? "any other"), " on these items."];
   };
