@@ -19,7 +19,7 @@ from backends.rouge_l import RougeL
 from orchestrator.analyses._few_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context
 from orchestrator.interface import api
-from orchestrator.interface.labelling import Draw, sheet_of, write_sheet
+from orchestrator.interface.labelling import sheet_of, write_sheet
 from orchestrator.ranking.human_labels import About, read_key
 from orchestrator.ranking.labelled import Config
 from orchestrator.report.generic import generic_markdown
@@ -54,12 +54,18 @@ def fill(path: Path, closeness: dict[tuple[str, str], float]) -> None:
         writer.writerows((code, said(one.about)) for code, one in key.items())
 
 
-def tables(context: Context, draw: Draw, closeness: dict[tuple[str, str], float]) -> list[Table]:
+def tables(
+    context: Context,
+    options: argparse.Namespace,
+    n_labels: int,
+    closeness: dict[tuple[str, str], float],
+) -> list[Table]:
     """The tables of `human_labels` from the labels of one choice of rows."""
     with tempfile.TemporaryDirectory() as folder:
-        path, _ = write_sheet(sheet_of(context, draw), Path(folder) / "labels.csv")
+        sheet = sheet_of(context, method=options.method, n_labels=n_labels, seed=options.seed)
+        path, _ = write_sheet(sheet, Path(folder) / "labels.csv")
         fill(path, closeness)
-        analysis = HumanLabelsAnalysis(Config(labels=str(path), method=draw.method))
+        analysis = HumanLabelsAnalysis(Config(labels=str(path), method=options.method))
         return analysis.summarise(context)
 
 
@@ -87,8 +93,8 @@ def main() -> None:
     context = all_sources(result.frames, result.settings, run=result.path)
     context = msgspec.structs.replace(context, name="human_labels")
     closeness = gold(context)
-    few = tables(context, Draw(options.method, options.labels, options.seed), closeness)
-    every = tables(context, Draw(options.method, ALL, options.seed), closeness)
+    few = tables(context, options, options.labels, closeness)
+    every = tables(context, options, ALL, closeness)
     truth = {table.key: table for table in every}
     for table in few:
         is_estimates = table.key == "human_labels"

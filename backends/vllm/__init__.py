@@ -8,7 +8,7 @@ and `/detokenize`.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -219,38 +219,33 @@ class Vllm(ByIds):
                 nodes_of.setdefault(token, []).append(node)
         async with asyncio.TaskGroup() as group:
             tasks = [
-                (nodes, group.create_task(outcome(self._forced(whole, nodes, token))))
+                (nodes, group.create_task(outcome(self._given_tokens(whole, nodes, [token]))))
                 for token, nodes in nodes_of.items()
             ]
         for nodes, task in tasks:
             walk.add(nodes, known(task.result()).readings)
         return len(nodes_of)
 
-    async def _forced(self, whole: Ids, nodes: Sequence[Path], token: int) -> Looked:
-        prompts, model = [(*whole, *node) for node in nodes], self._endpoint.model
-        return await self._ask(
-            _COMPLETIONS,
-            lambda: wire.look(model, prompts, 0, allowed_token_ids=[token]),
-            lambda body, secret: wire.forced_token(body, prompts, token, secret),
-        )
-
     async def _look_exactly(
         self, walk: Walk, whole: Ids, missing: Mapping[Path, Sequence[int]]
     ) -> int:
         """Read tokens that are missing at nodes by their ids; how many requests that took."""
         wanted = sorted({token for tokens in missing.values() for token in tokens})
-        prompts = [(*whole, *node) for node in missing]
         firsts = range(0, len(wanted), wire.MOST_EXACT_IDS)
         for first in firsts:
             some = wanted[first : first + wire.MOST_EXACT_IDS]
-            walk.add(missing, (await self._ask_exactly(prompts, some)).readings)
+            walk.add(missing, (await self._given_tokens(whole, missing, some)).readings)
         return len(firsts)
 
-    async def _ask_exactly(self, prompts: Sequence[Ids], ids: Sequence[int]) -> Looked:
+    async def _given_tokens(self, whole: Ids, nodes: Iterable[Path], ids: Sequence[int]) -> Looked:
+        """Read given next tokens at nodes, drawn by force or by their ids."""
+        model, forced = self._endpoint.model, self._forces
+        prompts = [(*whole, *node) for node in nodes]
+        named = {"allowed_token_ids" if forced else "logprob_token_ids": ids}
         return await self._ask(
             _COMPLETIONS,
-            lambda: wire.look(self._endpoint.model, prompts, 0, logprob_token_ids=ids),
-            lambda body, secret: wire.looked_exactly(body, prompts, ids, secret),
+            lambda: wire.look(model, prompts, 0, **named),
+            lambda body, secret: wire.looked_exactly(body, prompts, ids, secret, forced=forced),
         )
 
     async def _enough(self, n_top: int) -> None:

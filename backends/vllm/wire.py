@@ -176,44 +176,32 @@ def _kept(row: dict[int, float]) -> tuple[dict[int, float], float]:
 
 
 def looked_exactly(
-    body: bytes, prompts: Sequence[Path], ids: Sequence[int], secret: str
+    body: bytes, prompts: Sequence[Path], ids: Sequence[int], secret: str, *, forced: bool = False
 ) -> Looked | Failure:
-    """Given next tokens after several prompts, from the reply to `look`."""
-    found = _listings(body, prompts, secret)
-    if isinstance(found, Failure):
-        return found
-    listings, n_cached = found
-    if any(token not in row for row in listings for token in ids):
-        return unsupported(
-            "the server does not return log-probabilities of given ids (logprob_token_ids); raise "
-            "--max-logprobs and choose_top_logprobs to have the labels among the alternatives"
-        )
-    readings = tuple(Reading({token: row[token] for token in ids}) for row in listings)
-    return Looked(readings, n_cached)
+    """Given next tokens after several prompts, from the reply to `look`.
 
-
-def forced_token(body: bytes, prompts: Sequence[Path], token: int, secret: str) -> Looked | Failure:
-    """A token after several prompts that do not list it as most likely, from the reply to `look`.
-
-    Such a token has no more than half of the probability; where the reply gives it more, the server
-    computes log-probabilities after it has ruled all others out.
+    What is drawn by force is not listed as most likely, so it has no more than half of the
+    probability; where the reply gives it more, the server computes log-probabilities after it has
+    ruled all others out.
     """
     found = _listings(body, prompts, secret)
     if isinstance(found, Failure):
         return found
     listings, n_cached = found
-    if any(token not in row for row in listings):
+    if any(token not in row for row in listings for token in ids):
+        does = "does not return log-probabilities of given ids (logprob_token_ids)"
         return unsupported(
-            "the server samples tokens outside allowed_token_ids; raise --max-logprobs and "
-            "choose_top_logprobs to have the labels among the alternatives"
+            f"the server {'samples tokens outside allowed_token_ids' if forced else does}; raise "
+            "--max-logprobs and choose_top_logprobs to have the labels among the alternatives"
         )
-    if any(row[token] > _MOST_UNLISTED for row in listings):
+    if forced and any(row[token] > _MOST_UNLISTED for row in listings for token in ids):
         return unsupported(
             "the server's log-probabilities include sampling settings (--logprobs-mode "
             "processed_logprobs); set `raw_logprobs: false` in its settings, or start it with "
             "raw_logprobs"
         )
-    return Looked(tuple(Reading({token: row[token]}) for row in listings), n_cached)
+    readings = tuple(Reading({token: row[token] for token in ids}) for row in listings)
+    return Looked(readings, n_cached)
 
 
 _MOST_UNLISTED: Final = -0.5

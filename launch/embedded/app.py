@@ -194,7 +194,7 @@ class Service:
         else:
             special = asked.add_special_tokens is not False
             ids = served.tokens.encode(asked.prompt, special=special)
-        texts = [served.tokens.piece(token).text for token in ids]
+        texts = [served.tokens.piece(token).decode("utf-8", "replace") for token in ids]
         return reply(
             {
                 "count": len(ids),

@@ -122,25 +122,14 @@ def chat_entry(
 ) -> dict[str, object]:
     """One token of `logprobs.content`."""
     tokens = served.tokens
-    listed: list[dict[str, Any]] = []
-    if answer.top:
-        listed = [
-            {
-                "token": token_text(request, token, tokens),
-                "logprob": finite(logprob),
-                "bytes": tokens.piece(token).utf8,
-                "id": token,
-            }
-            for token, logprob in alternatives(answer, place).items()
-        ]
-    token = answer.ids[place]
-    return {
-        "token": token_text(request, token, tokens),
-        "logprob": finite(answer.logprobs[place]),
-        "bytes": tokens.piece(token).utf8,
-        "id": token,
-        "top_logprobs": listed,
-    }
+
+    def shown(token: int, logprob: float) -> dict[str, object]:
+        name, utf8 = token_text(request, token, tokens), list(tokens.piece(token))
+        return {"token": name, "logprob": finite(logprob), "bytes": utf8, "id": token}
+
+    others = alternatives(answer, place).items() if answer.top else ()
+    drawn = shown(answer.ids[place], answer.logprobs[place])
+    return {**drawn, "top_logprobs": [shown(*other) for other in others]}
 
 
 def chat_reply(request: ChatRequest, served: Served, job: Job, answer: Answer) -> dict[str, object]:
@@ -199,7 +188,7 @@ def token_text(request: ChatRequest, token: int, tokens: Tokens) -> str:
     """A token as the reply names it."""
     if request.return_tokens_as_token_ids:
         return f"token_id:{token}"
-    return tokens.piece(token).text
+    return tokens.piece(token).decode("utf-8", "replace")
 
 
 def alternatives(answer: Answer, place: int) -> dict[int, float]:

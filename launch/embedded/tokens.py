@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
 
@@ -12,13 +12,6 @@ from launch.embedded.protocol import bad_request
 from orchestrator.wire.spelling import Context, Continuation, byte_letters
 
 _SAMPLE = "Aé 日本\n5 [[>>]] 🙂 x"
-
-
-class Piece(NamedTuple):
-    """One token as text and as bytes (the text of a token that is part of a character has �)."""
-
-    text: str
-    utf8: tuple[int, ...]
 
 
 class Tokens:
@@ -38,7 +31,7 @@ class Tokens:
         self.special = frozenset(tokenizer.all_special_ids)
         eos = tokenizer.eos_token_id
         self.eos = frozenset(stop_ids) | (frozenset() if eos is None else {eos})
-        self._pieces: dict[int, Piece] = {}
+        self._pieces: dict[int, bytes] = {}
         self._added = {id_: str(token) for id_, token in tokenizer.added_tokens_decoder.items()}
         self._letters = {letter: byte for byte, letter in byte_letters().items()}
         self._kind = self._find_kind()
@@ -105,18 +98,16 @@ class Tokens:
         """True if the bytes of single tokens, joined, are those of the text."""
         return self._kind != ""
 
-    def piece(self, token: int) -> Piece:
-        """One token's text and bytes."""
+    def piece(self, token: int) -> bytes:
+        """One token's bytes; those of a part of a character are no text."""
         found = self._pieces.get(token)
         if found is None:
-            raw = self._token_bytes(token)
-            found = Piece(raw.decode("utf-8", "replace"), tuple(raw))
-            self._pieces[token] = found
+            found = self._pieces[token] = self._token_bytes(token)
         return found
 
     def visible(self, token: int) -> bytes:
         """The bytes a token adds to a text that leaves special tokens out."""
-        return b"" if token in self.special else bytes(self.piece(token).utf8)
+        return b"" if token in self.special else self.piece(token)
 
     def _encode_alone(self, text: str) -> list[int]:
         if not self._leading_space:

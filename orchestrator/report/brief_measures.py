@@ -1,9 +1,8 @@
 """Methods that measure each model by itself, as questions: the order by their first measure."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
 
 import msgspec
 
@@ -23,9 +22,8 @@ _MODEL = "model"
 _JUDGE = "judge"
 
 
-class _Row(NamedTuple):
-    model: str
-    cell: Measured
+_Cells = Mapping[str, Measured]
+"""The measure of each model."""
 
 
 def of_tables(
@@ -77,11 +75,9 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
     ]
     sign = -1 if better and all(one in LOWER for one in better) else 1
     for judge, rows in by_judge.items():
-        known = [
-            _Row(str(row[0]), cell) for row in rows if isinstance(cell := row[place], Measured)
-        ]
+        known = {str(row[0]): cell for row in rows if isinstance(cell := row[place], Measured)}
         # Several rows a model are about several measures.
-        if len(known) == len(rows) == len({row.model for row in known}):
+        if len(known) == len(rows):
             tested = compared.get(judge if judged else "")
             pairs = _pairs(known, tested, sign)
             found = _question(table, table.columns[place], judge, known, pairs, sign)
@@ -89,7 +85,7 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
             mine = trust if len(trust) == 1 else [one for one in trust if one.judge == judge]
             checks = tuple(check for one in mine for check in of_judge(one))
             differences = () if tested is None else (pair.difference for pair in tested.pairs)
-            checks += tuple(_doubtful([*(row.cell for row in known), *differences]))
+            checks += tuple(_doubtful([*known.values(), *differences]))
             found = msgspec.structs.replace(found, checks=checks)
             yield _undecided(found, mine) if not_known_yet(mine) else found
 
@@ -124,10 +120,10 @@ _Pairs = tuple[int, frozenset[tuple[str, str]], Phrase]
 a sentence."""
 
 
-def _pairs(rows: Sequence[_Row], compared: Comparison | None, sign: int) -> _Pairs:
+def _pairs(cells: _Cells, compared: Comparison | None, sign: int) -> _Pairs:
     """Return the pairs by their paired differences; by their intervals where there are none."""
     if compared is None:
-        return _by_intervals(rows, sign)
+        return _by_intervals(cells, sign)
     tested = [
         Pair(better, worse, None, None, None, one.p_value, one.adjusted_p, one.resolvable)
         for one in compared.pairs
@@ -142,35 +138,37 @@ def _pairs(rows: Sequence[_Row], compared: Comparison | None, sign: int) -> _Pai
     return len(tested), apart, says
 
 
-def _by_intervals(rows: Sequence[_Row], sign: int) -> _Pairs:
+def _by_intervals(cells: _Cells, sign: int) -> _Pairs:
     """Take models for different where the interval of the higher value ends above the other's.
 
     Then the difference is significant at the intervals' level however the two depend on each
     other, since its standard error is at most the sum of theirs.
     """
-    order = _ordered((row for row in rows if row.cell.value is not None), sign)
+    order = [model for model in _ordered(cells, sign) if cells[model].value is not None]
     pairs = list(combinations(order, 2))
     apart = frozenset(
-        (a.model, b.model)
+        (a, b)
         for a, b in pairs
-        for high, low in [(a.cell, b.cell)[::sign]]
+        for high, low in [(cells[a], cells[b])[::sign]]
         if high.low is not None and low.high is not None and high.low > low.high
     )
     return len(pairs), apart, _overlap(len(apart), len(pairs))
 
 
-def _ordered(rows: Iterable[_Row], sign: int) -> list[_Row]:
+def _ordered(cells: _Cells, sign: int) -> list[str]:
     """Sort models by their values, the better first and undefined ones last."""
-    return sorted(rows, key=lambda row: (row.cell.value is None, -sign * (row.cell.value or 0.0)))
+    return sorted(
+        cells, key=lambda one: (cells[one].value is None, -sign * (cells[one].value or 0))
+    )
 
 
 def _question(
-    table: Table, column: Column, judge: str, rows: Sequence[_Row], pairs: _Pairs, sign: int
+    table: Table, column: Column, judge: str, cells: _Cells, pairs: _Pairs, sign: int
 ) -> Question:
-    order = _ordered(rows, sign)
+    order = _ordered(cells, sign)
     n_pairs, apart, says = pairs
     most, beyond = ("Highest ", "above") if sign > 0 else ("Lowest ", "below")
-    state, answer = _answer(column, order, apart, most, beyond)
+    state, answer = _answer(column, order, cells, apart, most, beyond)
     if table.warning:
         state, answer = "withheld", phrase("No order of the models: the judge cannot be trusted.")
     by: list[Part] = [", judged by ", Name(judge)] if judge else []
@@ -181,7 +179,7 @@ def _question(
         answer=answer,
         detail=table.warning.removeprefix("No ranking: "),
         measure=column.name,
-        standings=tuple(_standing(column, row) for row in order),
+        standings=tuple(_standing(column, model, cells[model]) for model in order),
         apart=Phrase() if table.warning else says,
         basis=table.basis,
         judge=judge or None,
@@ -193,37 +191,34 @@ def _question(
 
 def _answer(
     column: Column,
-    order: Sequence[_Row],
+    order: Sequence[str],
+    cells: _Cells,
     apart: frozenset[tuple[str, str]],
     most: str,
     beyond: str,
 ) -> tuple[State, Phrase]:
     measure = Quote(column.name)
-    known = [row for row in order if row.cell.value is not None]
+    known = [model for model in order if cells[model].value is not None]
     if not known:
         return "empty", phrase("No ", measure, ": it is undefined for every model.")
     first = known[0]
-    shown = cell_text(column, _value_of(first.cell))
-    start: list[Part] = [most, measure, ": ", Name(first.model), " ", Quote(shown)]
-    first_ones = [row.model for row in known if row.cell.value == first.cell.value]
+    shown = cell_text(column, _value_of(cells[first]))
+    start: list[Part] = [most, measure, ": ", Name(first), " ", Quote(shown)]
+    first_ones = [model for model in known if cells[model].value == cells[first].value]
     if len(first_ones) == len(known) > 1:
         return "open", phrase("No winner: every model has ", measure, " ", Quote(shown), ".")
     if len(first_ones) > 1:
         start = [most, measure, ": ", *names(first_ones), ", each ", Quote(shown)]
-    close = [
-        row.model
-        for row in known
-        if row.model not in first_ones and (first.model, row.model) not in apart
-    ]
+    close = [one for one in known if one not in first_ones and (first, one) not in apart]
     if len(order) == 1:
-        return "open", phrase(Name(first.model), ": ", measure, " ", Quote(shown), ".")
+        return "open", phrase(Name(first), ": ", measure, " ", Quote(shown), ".")
     if len(known) == 1:
         return "open", phrase(start, ".")
     if not close:
         second = known[len(first_ones)]
-        then = cell_text(column, _value_of(second.cell))
+        then = cell_text(column, _value_of(cells[second]))
         state: State = "answered" if len(first_ones) == 1 else "tied"
-        return state, phrase(start, ", then ", Name(second.model), " ", Quote(then), ".")
+        return state, phrase(start, ", then ", Name(second), " ", Quote(then), ".")
     return "open" if len(close) == len(known) - 1 and not apart else "tied", phrase(
         start, f"; not clearly {beyond} ", names(close), "."
     )
@@ -247,12 +242,11 @@ def _overlap(n_apart: int, n_pairs: int) -> Phrase:
     )
 
 
-def _standing(column: Column, row: _Row) -> Standing:
-    cell = row.cell
+def _standing(column: Column, model: str, cell: Measured) -> Standing:
     text = cell_text(column, Measured(cell.value, why=""))
     whole = cell_text(column, without_n(cell))
     return Standing(
-        model=row.model,
+        model=model,
         value=numbers.finite(cell.value),
         low=numbers.finite(cell.low),
         high=numbers.finite(cell.high),

@@ -197,14 +197,16 @@ def test_a_token_that_was_drawn_by_force_has_its_number_after_each_prompt():
     body = json.loads(completion(listed(t5=-20.0)))
     body["choices"].append({"index": 1, **listed(t5=-1.0)})
     body["usage"]["prompt_tokens"] = 5
-    found = wire.forced_token(json.dumps(body).encode(), [(1, 2, 3), (1, 2)], 5, "")
+    found = wire.looked_exactly(
+        json.dumps(body).encode(), [(1, 2, 3), (1, 2)], [5], "", forced=True
+    )
     assert not isinstance(found, Failure)
     assert [read.logprobs for read in found.readings] == [{5: -20.0}, {5: -1.0}]
 
 
 def test_a_server_that_draws_what_it_likes_is_told_from_one_that_can_be_forced():
     body = completion(listed(t9=-0.7))
-    found = failure(wire.forced_token(body, [(1, 2, 3)], 5, ""), "unsupported")
+    found = failure(wire.looked_exactly(body, [(1, 2, 3)], [5], "", forced=True), "unsupported")
     assert "allowed_token_ids" in found.message
 
 
@@ -212,7 +214,7 @@ def test_a_server_that_draws_what_it_likes_is_told_from_one_that_can_be_forced()
 def test_a_token_that_is_likely_only_because_it_is_forced_has_no_number(value):
     """The reply of a server with processed log-probabilities for every such token."""
     body = completion(listed(t5=value))
-    found = failure(wire.forced_token(body, [(1, 2, 3)], 5, ""), "unsupported")
+    found = failure(wire.looked_exactly(body, [(1, 2, 3)], [5], "", forced=True), "unsupported")
     assert "raw_logprobs: false" in found.message
 
 
