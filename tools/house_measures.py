@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 994,
+    "private functions used once": 992,
     "functions with `Any` in the signature": 217,
-    "lines": 99_866,
+    "lines": 99_823,
     "files": 397,
-    "distinct names": 3_787,
-    "value classes": 485,
-    "fields of value classes": 2_348,
+    "distinct names": 3_785,
+    "value classes": 483,
+    "fields of value classes": 2_344,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,
