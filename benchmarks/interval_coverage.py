@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, to_elo
-from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt, win_rates
+from orchestrator.statistics.prompt_sums import PromptSums, summing, win_rates
 from orchestrator.statistics.ratings import Ratings, rate
 
 MODELS = {
@@ -79,13 +79,12 @@ def summed(p: Floats, n_models: int) -> PromptSums:
     prompts = np.repeat(np.arange(len(p)), len(first))
     values = p.reshape(-1)
     kept = ~np.isnan(values)
-    return sum_by_prompt(
+    return summing(
         prompts[kept],
         np.tile(first, len(p))[kept],
         np.tile(second, len(p))[kept],
-        values[kept],
         shape=(len(p), n_models),
-    )
+    )(values[kept])
 
 
 @dataclasses.dataclass(frozen=True)

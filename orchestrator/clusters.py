@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from orchestrator.columns import ITEMS
 from orchestrator.frames import columns_of, lazy_of, names_of
 from orchestrator.statistics.multiple import connected
+from orchestrator.statistics.resampling import codes_of
 from orchestrator.tables import counted_words
 
 CLUSTER: Final = "cluster"
@@ -27,8 +28,6 @@ OVER: Final = (CLUSTER, PROMPT)
 _ITEM: Final = "item"
 _SAME: Final = "same_as"
 _COLUMNS: Final = (_ITEM, CLUSTER, _SAME)
-# Numbers per row up to which a table of all of them is kept.
-_MOST_SPARSE: Final = 16
 
 
 class Clusters:
@@ -93,10 +92,6 @@ class Clusters:
         """Count prompts and clusters of items by key, as `counted` does."""
         return counted(self.of(items.to_frame(_ITEM)))
 
-    def codes(self, items: pl.Series) -> NDArray[np.int64]:
-        """The cluster of each of n items by key, as whole numbers from 0 on: shape (n,)."""
-        return codes(self.of(items.to_frame(_ITEM))[CLUSTER])
-
 
 def clusters_of(frames: Mapping[str, pl.DataFrame]) -> Clusters:
     """The clusters as the frame of the items has them; runs of older versions have none."""
@@ -113,33 +108,17 @@ def clusters_of(frames: Mapping[str, pl.DataFrame]) -> Clusters:
 
 def codes(column: pl.Series) -> NDArray[np.int64]:
     """Names as whole numbers in their sorted order, from 0 on: shape (n,)."""
-    there = _there(column)
-    if there is not None:
-        of_number: NDArray[np.int64] = np.cumsum(there) - 1
-        found: NDArray[np.int64] = of_number[column.to_numpy()]
-        return found
+    if column.dtype.is_integer() and not column.has_nulls():
+        return codes_of(column.to_numpy())
     ranks: NDArray[np.int64] = column.rank("dense").cast(pl.Int64).to_numpy()
     return ranks - 1
 
 
 def n_distinct(column: pl.Series) -> int:
     """Return the number of different values."""
-    there = _there(column)
-    return column.n_unique() if there is None else int(np.count_nonzero(there))
-
-
-def _there(column: pl.Series) -> NDArray[np.bool_] | None:
-    """Flags of the numbers from 0 on that occur, faster than by a sort; None for other columns."""
-    if not column.dtype.is_integer() or column.is_empty() or column.has_nulls():
-        return None
-    least, most = column.min(), column.max()
-    if not isinstance(least, int) or not isinstance(most, int):
-        return None
-    if least < 0 or most > _MOST_SPARSE * len(column):
-        return None
-    there = np.zeros(most + 1, np.bool_)
-    there[column.to_numpy()] = True
-    return there
+    if not column.dtype.is_integer() or column.has_nulls():
+        return column.n_unique()
+    return int(codes(column).max(initial=-1)) + 1
 
 
 def counted(rows: pl.DataFrame) -> tuple[int, int | None]:

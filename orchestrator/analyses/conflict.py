@@ -28,7 +28,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, n_prompts, share_of, without_n
+from orchestrator.ranking.cells import METHODS, n_prompts, prompts_of, share_of, without_n
 from orchestrator.ranking.human_labels import read_labels
 from orchestrator.statistics.agreement import (
     cohen_kappa,
@@ -181,7 +181,7 @@ def _agreements(context: Context, labels: pl.DataFrame) -> list[Table]:
         "rater", index=list(_KEYS), values="label", aggregate_function="first"
     )
     raters = [name for name in wide.columns if name not in _KEYS]
-    prompts = context.clusters.codes(wide["item"])
+    prompts = prompts_of(context.clusters.of(wide.select("item")))
     if len(raters) < 2:
         return []
     level = context.confidence_level

@@ -225,10 +225,12 @@ class Context(msgspec.Struct, frozen=True):
         if changed:
             # Before anything is made of them: rows of other methods have other labels and lists.
             query = lazy_of(self.frames, source.frame).filter(method=source.name)
-            query = query.select(*(one for one in wanted if one in names), **made)
-            rows = query.with_columns(*changed).collect(engine="streaming")
-            # In one piece, a column at a time: of many, each filter would make one of all columns.
-            rows = pl.DataFrame([rows.drop_in_place(name).rechunk() for name in rows.columns])
+            asked = {one: pl.col(one) for one in wanted if one in names} | made
+            # A column at a time and in one piece: what each takes while it is read is given back
+            # before the next one, and of many pieces each filter would make one of all columns.
+            reads = (query.select(one.alias(name)) for name, one in asked.items())
+            parts = (one.with_columns(*changed).collect(engine="streaming") for one in reads)
+            rows = pl.DataFrame([part.to_series().rechunk() for part in parts])
         else:
             rows = columns_of(self.frames, source.frame, tuple(wanted))
             mine = (rows["method"] == source.name).fill_null(value=False)

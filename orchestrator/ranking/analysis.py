@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 
 from orchestrator.contracts.context import ROWS_AT_ONCE
-from orchestrator.disk import columnar
 from orchestrator.numbers import finite
 from orchestrator.ranking.judged import Table, tabulate
 from orchestrator.ranking.trust import of_table
@@ -82,7 +81,6 @@ def analyse_ranking(
     mode_models = _model_ratings(by_mode, hard, table)
     # They hold as much as the judgments.
     del hard, by_mode
-    columnar.give_back()
     approximate = any(0 < model.n_clusters < APPROXIMATE_BELOW for model in models)
     uncertainty = UNCERTAINTY if len(table.judges) < 2 else UNCERTAINTY_POOLED
     if table.n_clusters != table.n_items_used:
@@ -166,7 +164,7 @@ def _model_ratings(rated: Ratings, sums: PromptSums, table: Table) -> tuple[Mode
     preferences = mean_preferences(sums, rated.confidence_level)
     missing = pl.concat([table.missing["model_a"], table.missing["model_b"]]).value_counts()
     n_missing = dict(missing.iter_rows())
-    n_items = table.items_of_models()
+    n_items = (table.by_item().model_counts > 0).sum(axis=0)
     found = []
     for i, model in enumerate(table.models):
         rank = int(rated.rank[i])

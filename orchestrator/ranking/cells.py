@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, cycle, pairwise
 from typing import Any
 
 import msgspec
@@ -74,11 +74,12 @@ def numbers_of(items: pl.Series, clusters: Clusters, names: Sequence[str] = OVER
     at = keys.to_physical().to_numpy()
     found = clusters.of(keys.cast(pl.String).to_frame("item"))
     numbers = []
-    for name in names:
+    # Where every item stands alone, all names say the same of it and share its numbers.
+    for name in names if clusters.are_known else names[:1]:
         of_place = np.zeros(int(at.max(initial=0)) + 1, np.int32)
         of_place[at] = codes(found[name]) + 1
         numbers.append(pl.Series(name, of_place).gather(places))
-    return pl.DataFrame(numbers)
+    return pl.DataFrame([one.alias(name) for one, name in zip(cycle(numbers), names, strict=False)])
 
 
 def groups(rows: pl.DataFrame, *by: str) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:

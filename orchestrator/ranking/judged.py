@@ -17,7 +17,8 @@ from orchestrator.columns import PairColumns
 from orchestrator.contracts.context import Frames, role_slices, there
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, decisions
-from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+from orchestrator.statistics.prompt_sums import PromptSums, summing
+from orchestrator.statistics.resampling import codes_of
 
 _NAMED: Final = ("category", "model_a", "model_b", "judge")
 _FLOATS: Final = (
@@ -92,32 +93,26 @@ class Table:
 
         It is what every interval and test is over: an item that stands alone is a cluster.
         """
-        there = np.bincount(self.used[CLUSTER]) > 0
-        return (np.cumsum(there) - 1)[self.used[CLUSTER]], int(there.sum())
-
-    def items_of_models(self) -> Ints:
-        """Items on which each model was judged, shape (models,)."""
-        n_models = len(self.models)
-        met = np.zeros((int(self.used["item"].max(initial=-1)) + 1, n_models), np.bool_)
-        for side in ("model_a", "model_b"):
-            met[self.used["item"], self.used[side]] = True
-        counts: Ints = met.sum(axis=0).astype(np.int64)
-        return counts
+        codes = codes_of(self.used[CLUSTER])
+        return codes, int(codes.max(initial=-1)) + 1
 
     def items_of_pairs(self) -> Ints:
         """Items on which each two models were compared, shape (models, models)."""
-        n_models = len(self.models)
-        a, b = (self.used[side].astype(np.int64) for side in ("model_a", "model_b"))
-        pairs = np.minimum(a, b) * n_models + np.maximum(a, b)
-        met = np.unique(self.used["item"] * n_models**2 + pairs) % n_models**2
-        counts: Ints = np.bincount(met, minlength=n_models**2).reshape(n_models, n_models)
+        cells, counts = self.by_item(), np.zeros((len(self.models), len(self.models)), np.int64)
+        counts[cells.first, cells.second] = np.bincount(cells.pair, minlength=cells.n_pairs)
         return counts + counts.T
+
+    def by_item(self) -> PromptSums:
+        """The judgments counted by item, instead of by cluster, and pair of models."""
+        shape = int(self.used["item"].max(initial=-1)) + 1, len(self.models)
+        sides = self.used["model_a"], self.used["model_b"]
+        return summing(self.used["item"], *sides, shape=shape)(np.zeros(self.n_judged))
 
     def sums(self, wins: Floats) -> PromptSums:
         """Wins of `model_a`, shape (n,) in [0, 1], summed by cluster and pair of models."""
         clusters, n_clusters = self.clusters()
         sides = self.used["model_a"], self.used["model_b"]
-        return sum_by_prompt(clusters, *sides, wins, shape=(n_clusters, len(self.models)))
+        return summing(clusters, *sides, shape=(n_clusters, len(self.models)))(wins)
 
     def floats(self, *columns: str) -> Floats:
         """Columns side by side: shape (n, columns)."""

@@ -370,7 +370,6 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
     """Tabulate ties, agreement with the mean, and the order of models, for each estimator."""
     by_mean, summed, models = found.decisions(found.mean), found.sides().summing(), found.models()
     by_mean = by_mean.astype(np.int8)
-    columnar.give_back()
     rows: list[list[Cell]] = []
     for name in found.estimators:
         decisions = found.decisions(name)

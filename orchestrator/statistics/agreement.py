@@ -16,6 +16,7 @@ from orchestrator.statistics.resampling import (
     ARCSINE,
     JACKKNIFE,
     Resampling,
+    codes_of,
     complete_rows,
     jackknife_sums,
     prompt_weights,
@@ -92,7 +93,7 @@ def fleiss_kappa(counts: Floats, prompts: Ints, confidence_level: float = 0.95) 
     if not kept.any():
         return Estimate(math.nan, None, 0, METHOD, "no item with two ratings")
     table, n = counts[kept], raters[kept]
-    codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    codes = codes_of(prompts[kept])
     agreed = ((table**2).sum(axis=1) - n) / (n * (n - 1.0))
     parts = sums_by_prompt(codes, (agreed, np.ones(n.size), *table.T))
     return _estimate(parts, parts[:, 1], _fleiss, confidence_level)
@@ -120,7 +121,7 @@ def krippendorff_alpha(ratings: Floats, prompts: Ints, confidence_level: float =
     kept = (~np.isnan(ratings)).sum(axis=1) >= 2
     if not kept.any():
         return Estimate(math.nan, None, 0, METHOD, "no item with two ratings")
-    codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    codes = codes_of(prompts[kept])
     parts = sums_by_prompt(codes, _coincidences(ratings[kept]))
     return _estimate(parts, parts.sum(axis=1), _alpha, confidence_level)
 

@@ -5,6 +5,7 @@ and has no leave-one-cluster-out.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Final, Literal, get_args
 
 import numpy as np
@@ -27,12 +28,12 @@ def pair_sums(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
     agree = np.empty(x.size)
     agree[order] = _signed_order(code_y[order])
     # Points of one x stand in the order of y, which says nothing: taken out again.
-    both = np.unique(code_x * (int(code_y.max()) + 1) + code_y, return_inverse=True)[1].reshape(-1)
+    both = _codes(code_x * (int(code_y.max()) + 1) + code_y)
     agree -= same_x - np.bincount(both)[both]
     return agree, (x.size - same_x).astype(float), (x.size - same_y).astype(float)
 
 
-def _codes(values: Floats) -> Ints:
+def _codes(values: Floats | Ints) -> Ints:
     return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
@@ -87,7 +88,7 @@ def association(x: Floats, y: Floats, kind: Kind) -> float:
         return float(_tau(*(part.sum() / 2 for part in pair_sums(x, y))))
     if kind == "spearman":
         x, y = midranks(x), midranks(y)
-    return float(_from_moments(_moments(x, y).sum(axis=0)))
+    return float(_from_moments(np.array([one.sum() for one in _moments(x, y)])))
 
 
 def midranks(values: Floats) -> Floats:
@@ -105,8 +106,7 @@ def leave_one_out(x: Floats, y: Floats, clusters: Ints, kind: Kind) -> Floats:
     """
     n_clusters = int(clusters.max()) + 1
     if kind == "pearson":
-        moments = _moments(x, y).T
-        columns = [np.bincount(clusters, one, minlength=n_clusters) for one in moments]
+        columns = [np.bincount(clusters, one, minlength=n_clusters) for one in _moments(x, y)]
         parts = np.stack(columns, axis=-1).astype(np.float64)
         return _from_moments(parts.sum(axis=0) - parts)
     if kind == "kendall":
@@ -127,12 +127,14 @@ def leave_one_out(x: Floats, y: Floats, clusters: Ints, kind: Kind) -> Floats:
     return np.concatenate([_weighted_spearman(x, y, chunk[:, clusters]) for chunk in chunks])
 
 
-def _moments(x: Floats, y: Floats) -> Floats:
-    """Shape (n, 6): what Pearson is made of, of values brought to mean 0 and spread 1."""
+def _moments(x: Floats, y: Floats) -> Iterator[Floats]:
+    """Yield what Pearson is made of, six of shape (n,): values have mean 0 and spread 1."""
     x, y = (scaled(values)[0] for values in (x, y))
     one = (x - x.mean()) / x.std()
     two = (y - y.mean()) / y.std()
-    return np.stack((np.ones_like(one), one, two, one * one, two * two, one * two), axis=-1)
+    yield np.ones_like(one)
+    yield from (one, two)
+    yield from (a * b for a, b in ((one, one), (two, two), (one, two)))
 
 
 def _from_moments(moments: Floats) -> Floats:
@@ -162,8 +164,7 @@ def _weighted_spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 
 def _weighted_midranks(values: Floats, weights: Floats) -> Floats:
-    _, code = np.unique(values, return_inverse=True)
-    code = code.reshape(-1)
+    code = _codes(values)
     order = np.argsort(code, kind="stable")
     starts = np.searchsorted(code[order], np.arange(int(code.max()) + 1))
     totals = np.add.reduceat(weights[:, order], starts, axis=1)
@@ -189,10 +190,10 @@ def _spearman_by_influence(x: Floats, y: Floats, clusters: Ints, n_clusters: int
 
 def _mean_above(values: Floats, of: Floats) -> Floats:
     """For each point, the sum of `of` over points with a larger value (equal: half), over n."""
-    _, code = np.unique(values, return_inverse=True)
-    totals = np.bincount(code.reshape(-1), of)
+    code = _codes(values)
+    totals = np.bincount(code, of)
     above = totals.sum() - np.cumsum(totals) + 0.5 * totals
-    result: Floats = above[code.reshape(-1)] / values.size
+    result: Floats = above[code] / values.size
     return result
 
 

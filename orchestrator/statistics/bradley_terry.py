@@ -91,11 +91,13 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
     names = np.asarray(list(models), dtype=object)
     alone = ~compared.any(axis=1)
     sentences = [f"{name} has no comparison" for name in names[alone]]
-    n_groups, group = scipy.sparse.csgraph.connected_components(
-        compared[np.ix_(~alone, ~alone)], directed=False
+    # The first of the models that each is connected with, of those with a comparison.
+    group = np.where(_reach(compared), np.arange(len(names)), len(names)).min(
+        axis=1, initial=len(names)
     )
-    if n_groups > 1:
-        listed = " | ".join(", ".join(names[~alone][group == i]) for i in range(n_groups))
+    groups = np.unique(group[~alone])
+    if len(groups) > 1:
+        listed = " | ".join(", ".join(names[group == first]) for first in groups)
         sentences.append(f"not compared with each other, directly or through others: {listed}")
     for end, verb, side in ((np.inf, "won", "upper"), (-np.inf, "lost", "lower")):
         if beyond := ", ".join(names[strengths == end]):
@@ -103,7 +105,7 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
                 f"{beyond} {verb} every comparison with the others: the rating has no {side} bound"
             )
     unplaced = ", ".join(names[np.isnan(strengths) & ~alone])
-    if unplaced and n_groups <= 1:
+    if unplaced and len(groups) <= 1:
         sentences.append(
             f"{unplaced}: no rating, as they lost everything to models above them and won "
             f"everything against models below"
@@ -113,11 +115,7 @@ def describe_gaps(wins: Floats, strengths: Floats, models: Sequence[str]) -> tup
 
 def _place(beats: Bools) -> tuple[Bools, Floats]:
     """Find the models with a finite strength, shape (M,); give +inf, -inf or nan for others."""
-    # The pairs (i, j) with a path of wins from i to j, i = j included; shape (M, M)
-    reach = beats | np.eye(len(beats), dtype=np.bool_)
-    for _ in range(max(1, math.ceil(math.log2(max(len(beats), 2))))):
-        steps = reach.astype(np.float32)
-        reach = steps @ steps > 0
+    reach = _reach(beats)
     sizes = (reach & reach.T).sum(axis=1)
     anchor = int(sizes.argmax()) if sizes.size else 0
     # Two groups of the same size: neither is the one by which the other is measured.
@@ -128,6 +126,15 @@ def _place(beats: Bools) -> tuple[Bools, Floats]:
     outside[above & ~below] = np.inf
     outside[below & ~above] = -np.inf
     return above & below if is_unique else np.zeros_like(above), outside
+
+
+def _reach(edges: Bools) -> Bools:
+    """Return the pairs (i, j) with a path of edges from i to j, i = j included; shape (M, M)."""
+    reach: Bools = edges | np.eye(len(edges), dtype=np.bool_)
+    for _ in range(max(1, math.ceil(math.log2(max(len(edges), 2))))):
+        steps = reach.astype(np.float32)
+        reach = steps @ steps > 0
+    return reach
 
 
 def _newton(wins: Floats, anchored: Bools) -> tuple[Floats, float, int]:
@@ -190,6 +197,7 @@ LEAST_PROMPTS: Final = 5
 """Prompts on which answers must differ in a feature for its effect to be fitted."""
 
 _MAX_STEPS: Final = 60
+_CHUNK_ROWS: Final = 2**15
 _SETTLED_WITH_STYLE: Final = 1e-10
 # Log-odds of a judged pair beyond which the fit runs away: some combination of models and style
 # decides every pair.
@@ -231,14 +239,17 @@ class StyledPairs(Pairs):
         Explained is what is the same in all pairs of the same two models, and what the other
         features explain of the rest. Near 0 the effect can't be told from theirs.
         """
-        low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
-        pair = low * self.n_models + high
-        n = np.maximum(np.bincount(pair), 1)
-        left = self.features * np.where(self.first == low, 1.0, -1.0)[:, None]
-        for column in left.T:
-            column -= (np.bincount(pair, column) / n)[pair]
-        # The triangle of a QR decomposition has the same sums of products as all its rows.
-        left = np.asarray(np.linalg.qr(left, mode="r"))
+        pair = np.minimum(self.first, self.second) * self.n_models
+        pair += np.maximum(self.first, self.second)
+        n, sign = np.maximum(np.bincount(pair), 1), np.where(self.first <= self.second, 1.0, -1.0)
+        means = np.stack([np.bincount(pair, column * sign) / n for column in self.features.T], -1)
+        # The triangle of a QR decomposition has the same sums of products as all its rows: they go
+        # into it some thousand at a time.
+        left = np.zeros((0, self.features.shape[1]))
+        for begin in range(0, len(pair), _CHUNK_ROWS):
+            part = slice(begin, begin + _CHUNK_ROWS)
+            rows = self.features[part] * sign[part, None] - means[pair[part]]
+            left = np.asarray(np.linalg.qr(np.concatenate([left, rows]), mode="r"))
         shares = np.zeros(left.shape[1])
         # What rounding of so many rows leaves is no rank.
         nothing = float(np.finfo(np.float64).eps) * max(self.features.shape)

@@ -25,6 +25,7 @@ from orchestrator.statistics.resampling import (
     Jackknifed,
     Resampling,
     Scale,
+    codes_of,
     complete_rows,
     jackknife_sums,
     jackknifed,
@@ -133,7 +134,7 @@ def correlate_within(
     those where it is defined; its `undefined` says where it is not.
     """
     labels = np.asarray(list(categories), dtype=object)
-    codes = np.unique(prompts, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    codes = codes_of(prompts)
     given = ~(np.isnan(score) | np.isnan(gold))
     errors = np.zeros(codes.size)
     rows: dict[str, Estimate] = {}

@@ -35,7 +35,7 @@ _FARTHEST: Final = 60.0
 """Natural-log strengths beyond which a bound is open: odds of 1e26."""
 _STEPS: Final = 200
 _SETTLED: Final = 1e-10
-_CELLS: Final = 2**21
+_CELLS: Final = 2**18
 
 
 class _Values(NamedTuple):

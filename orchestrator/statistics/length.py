@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats, Ints
-from orchestrator.statistics.resampling import Resampling, prompt_weights
+from orchestrator.statistics.resampling import Resampling, codes_of, prompt_weights
 from orchestrator.statistics.results import Interval
 
 # Logistic regressions with soft labels and an L1 penalty, many of few coefficients at once.
@@ -358,7 +358,7 @@ def _interval(
 ) -> Interval:
     """Return the interval over prompts of the rows behind the first, gamed ones."""
     penalty, fitted = at
-    codes = np.unique(prompts, return_inverse=True)[1].reshape(-1)
+    codes = codes_of(prompts)
     n_prompts = int(codes.max()) + 1
     rates = []
     # All resamples of a chunk are fitted at once; a chunk holds a few MB.

@@ -32,7 +32,7 @@ from orchestrator.errors import StatisticsError
 from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.means import unseen_variance
-from orchestrator.statistics.resampling import MIN_PROMPTS
+from orchestrator.statistics.resampling import MIN_PROMPTS, codes_of
 from orchestrator.statistics.results import Interval, checked_level
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
 
@@ -262,7 +262,7 @@ def _part(
 def _unseen(residuals: Floats, prompts: Ints, tuning: float) -> float:
     """Variance of the mean residual, which is in [-tuning, 1], with a prompt not seen yet."""
     width = 1.0 + tuning
-    codes = np.unique(prompts, return_inverse=True)[1].reshape(-1)
+    codes = codes_of(prompts)
     sums = np.bincount(codes, (residuals + tuning) / width).astype(np.float64)
     return width**2 * unseen_variance(sums, np.bincount(codes).astype(np.float64))
 
@@ -323,7 +323,7 @@ def _within_prompts(data: Labelled) -> float:
     known = ~np.isnan(data.scores)
     total = int(known.sum())
     apart = data.scores[known] - data.scores[known].mean()
-    prompts = np.unique(data.prompts[known], return_inverse=True)[1].reshape(-1)
+    prompts = codes_of(data.prompts[known])
     sizes = np.bincount(prompts).astype(np.float64)
     pairs, squares = float(sizes @ (sizes - 1.0)), float(apart @ apart)
     if total < 2 or pairs <= 0.0 or squares <= 0.0:

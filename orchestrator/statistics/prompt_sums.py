@@ -17,6 +17,7 @@ from orchestrator.records import Floats, Ints
 from orchestrator.statistics.means import Shares, clustered_shares
 
 _DENSE_CELLS: Final = 2**21
+_CHUNK_CELLS: Final = 2**17
 # Cells for each judgment up to which all of them are counted, with or without a judgment.
 _MOSTLY_FULL: Final = 4
 
@@ -92,14 +93,19 @@ class PromptSums:
 
     def by_model(self, of_first: Floats, of_second: Floats) -> Floats:
         """Values of cells for each side, (C,) both, added up by model: shape (n_prompts, M)."""
-        shape = (self.n_prompts, self.n_models)
-        result = np.zeros(shape[0] * shape[1])
-        for ends, values in ((self.first, of_first), (self.second, of_second)):
-            at = self.prompt.astype(np.int64)
-            at *= self.n_models
-            at += ends.astype(np.int32)[self.pair]
-            result += np.bincount(at, values, minlength=len(result))
-        return result.reshape(shape)
+        result = np.zeros((self.n_prompts, self.n_models))
+        # Some thousand prompts at a time, whose cells follow on each other: places of all cells
+        # would take more memory than the result.
+        step = max(1, _CHUNK_CELLS // max(self.n_models, 1))
+        begins = np.arange(0, self.n_prompts + step, step, dtype=self.prompt.dtype)
+        at_of = np.searchsorted(self.prompt, begins)
+        for begin, first, last in zip(begins, at_of, at_of[1:], strict=False):
+            part, block = slice(first, last), result[begin : begin + step]
+            starts = (self.prompt[part] - begin) * self.n_models
+            for ends, values in ((self.first, of_first), (self.second, of_second)):
+                at = starts + ends[self.pair[part]]
+                block += np.bincount(at, values[part], minlength=block.size).reshape(block.shape)
+        return result
 
     def between(self, one: int, other: int) -> tuple[Floats, Floats]:
         """Wins of a model over another one, and their comparisons: shape (n_prompts,) both."""
@@ -127,24 +133,17 @@ class PromptSums:
         return wins, counts
 
 
-def sum_by_prompt(
-    prompts: Ints, first: Ints, second: Ints, preference: Floats, *, shape: tuple[int, int]
-) -> PromptSums:
-    """Sums judgments by prompt and pair.
+def summing(
+    prompts: Ints, first: Ints, second: Ints, *, shape: tuple[int, int]
+) -> Callable[[Floats], PromptSums]:
+    """Return what sums judgments by prompt and pair, whose cells are found once.
 
-    All have shape (n,): `prompts` in [0, shape[0]), models in [0, shape[1]), `preference`, P(first
-    beats second), in [0, 1], a tie as 0.5.
+    All have shape (n,): `prompts` in [0, shape[0]), models in [0, shape[1]). The function takes
+    P(first beats second), shape (n,) in [0, 1], a tie as 0.5.
 
     Raises:
         StatisticsError: If a preference is outside [0, 1] or nan, or a model meets itself.
     """
-    return summing(prompts, first, second, shape=shape)(preference)
-
-
-def summing(
-    prompts: Ints, first: Ints, second: Ints, *, shape: tuple[int, int]
-) -> Callable[[Floats], PromptSums]:
-    """`sum_by_prompt` as a function of the preferences, whose cells are found once."""
     is_swapped = first > second
     if np.any(first == second):
         raise StatisticsError("a model was compared with itself")

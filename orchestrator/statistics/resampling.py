@@ -15,6 +15,8 @@ from orchestrator.statistics.results import Estimate, Interval, checked_level
 from orchestrator.statistics.student import degrees_of_freedom
 
 _CHUNK_BYTES: Final = 4 * 2**20
+# Numbers per value up to which a table of all of them is kept.
+_MOST_SPARSE: Final = 16
 
 
 def prompt_weights(
@@ -239,9 +241,22 @@ def complete_rows(prompts: Ints, columns: Sequence[Floats]) -> tuple[Ints, list[
     if any(column.shape != prompts.shape for column in columns) or prompts.ndim != 1:
         shapes = ", ".join(str(column.shape) for column in columns)
         raise StatisticsError(f"prompts {prompts.shape} and values {shapes} need one shape (n,)")
-    kept = ~np.isnan(np.stack(columns)).any(axis=0)
-    codes = np.unique(prompts[kept], return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return codes, [column[kept] for column in columns], int((~kept).sum())
+    kept = np.ones(prompts.shape, np.bool_)
+    for column in columns:
+        kept &= ~np.isnan(column)
+    if not kept.all():
+        prompts, columns = prompts[kept], [column[kept] for column in columns]
+    return codes_of(prompts), list(columns), kept.size - prompts.size
+
+
+def codes_of(values: Ints) -> Ints:
+    """Return the place of each whole number among the different ones, from 0 on: shape (n,)."""
+    if not values.size or values.min() < 0 or values.max() > _MOST_SPARSE * values.size:
+        return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    there = np.zeros(int(values.max()) + 1, np.bool_)
+    there[values] = True
+    found: Ints = (np.cumsum(there) - 1)[values]
+    return found
 
 
 def sums_by_prompt(codes: Ints, columns: Sequence[Floats]) -> Floats:

@@ -33,6 +33,7 @@ import scipy
 from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import bounded_mean
+from orchestrator.statistics.resampling import codes_of
 
 METHOD: Final = "learn then test, one-sided bounds"
 
@@ -125,7 +126,7 @@ def kept(sureness: Floats, wrong: Floats, clusters: Ints) -> Kept:
     places = np.ceil(SHARES * sureness.size - _EQUAL).astype(np.int64) - 1
     least = np.unique(descending[places])[::-1]
     shares = np.searchsorted(-descending, -least, side="right") / sureness.size
-    prompts = np.unique(clusters[known], return_inverse=True)[1].reshape(-1)
+    prompts = codes_of(clusters[known])
     counts = np.bincount(prompts)
     is_kept = sureness[known] >= least[:, None]
     sizes, of_wrong = (

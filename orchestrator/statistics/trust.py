@@ -25,6 +25,7 @@ import numpy as np
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import CoverageSummary, summarise_coverage
 from orchestrator.statistics.means import clustered_share
+from orchestrator.statistics.resampling import codes_of
 from orchestrator.statistics.results import Estimate, Thresholds
 
 Verdict = Literal["trusted", "not trusted", "cannot be said yet"]
@@ -247,8 +248,7 @@ def counted(
     products = judgments.decision_ab * judgments.decision_ba
     decided = products != 0
     codes = judgments.clusters[decided]
-    if not n_clusters:
-        codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
+    codes = codes if n_clusters else codes_of(codes)
     return Counts(
         n_readings=int(masses.size),
         n_low=int((masses < thresholds.mass).sum()),

@@ -16,10 +16,11 @@ from orchestrator.ranking.cells import good_rows, numbered, packed
 from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.means import clustered_share
-from orchestrator.statistics.prompt_sums import PromptSums, sum_by_prompt
+from orchestrator.statistics.prompt_sums import PromptSums, summing
 from orchestrator.statistics.resampling import JACKKNIFE, jackknife_sums
 from orchestrator.tables import counted_words, measured
 
+_CHUNK_ROWS: Final = 2**19
 _PAIR: Final = ("item", "turn", "model_a", "model_b")
 
 
@@ -55,19 +56,23 @@ class Votes:
     def sums(self) -> PromptSums:
         """The votes added up by cluster and pair."""
         shape = (self.n_prompts, len(self.models))
-        return sum_by_prompt(self.prompts, self.first, self.second, self.preference, shape=shape)
+        return summing(self.prompts, self.first, self.second, shape=shape)(self.preference)
 
     def win_matrix(self, kept: Bools) -> Floats:
         """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
         first, second, won = self.first[kept], self.second[kept], self.preference[kept]
         shape = 1, len(self.models)
-        return sum_by_prompt(0 * first, first, second, won, shape=shape).win_matrix
+        return summing(0 * first, first, second, shape=shape)(won).win_matrix
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""
-        sums = np.bincount(self.prompts[kept], values[kept], minlength=self.n_prompts)
-        counts = np.bincount(self.prompts[kept], minlength=self.n_prompts)
-        return sums.astype(np.float64), counts.astype(np.float64)
+        sums, counts = np.zeros((2, self.n_prompts))
+        for begin in range(0, len(kept), _CHUNK_ROWS):
+            part = slice(begin, begin + _CHUNK_ROWS)
+            at, there = self.prompts[part][kept[part]], values[part][kept[part]]
+            sums += np.bincount(at, there, minlength=self.n_prompts)
+            counts += np.bincount(at, minlength=self.n_prompts)
+        return sums, counts
 
 
 def read_votes(context: Context) -> Votes | None:
@@ -126,9 +131,9 @@ def pairs_of(context: Context, *columns: str) -> pl.DataFrame:
     """Return the rows that have votes with some columns, in the order of `Votes.row`."""
     rows = good_rows(numbered(context, (*_PAIR, "status", *columns))).drop("status", "method")
     models = pl.concat([rows["model_a"], rows["model_b"]]).unique().cast(pl.String).sort()
-    in_order = rows.select("item", "turn", pl.col("model_a", "model_b").cast(pl.Enum(models)))
+    models_in_order = pl.col("model_a", "model_b").cast(pl.Enum(models))
     # A sort by four columns would take several times the memory of the rows.
-    order = packed(in_order, _PAIR).arg_sort()
+    order = packed(rows.select("item", "turn", models_in_order), _PAIR).arg_sort()
     return pl.DataFrame([rows.drop_in_place(name).gather(order) for name in rows.columns])
 
 

@@ -95,30 +95,27 @@ class VerdictsSummary(Summary[HarnessSettings]):
         ]
 
 
-def rating_tables(context: Context, title: str, *, digits: int = 2) -> list[Table]:
+def rating_tables(context: Context, title: str) -> list[Table]:
     """Mean rating of each model with its interval, by turn and by category where there are any."""
     rows = context.rows
     if rows.is_empty():
         return []
     good = rows.filter(OK & _RATED)
-    tables = [_ratings(context, title, digits)]
+    tables = [_ratings(context, title)]
     if good["category"].n_unique() > 1:
-        tables.append(_categories(context, title, good, digits))
+        tables.append(_categories(context, title, good))
     return tables
 
 
-def _ratings(context: Context, title: str, digits: int) -> Table:
+def _ratings(context: Context, title: str) -> Table:
     rows, level = context.rows, context.confidence_level
     turns = sorted(rows["turn"].drop_nulls().unique()) if rows["turn"].n_unique() > 1 else []
     read = rows["expected"].is_not_null().any()
     columns = [
-        Column("model"),
-        Column("judge"),
-        Column("rating", "number", digits),
-        *(Column(f"turn {turn}", "number", digits) for turn in turns),
-        *([Column("expected", "number", digits)] if read else []),
-        Column("ratings", "count"),
-        Column("missing", "count"),
+        *table_columns("model | judge | rating: number 2"),
+        *(Column(f"turn {turn}", "number", 2) for turn in turns),
+        *([Column("expected", "number", 2)] if read else []),
+        *table_columns("ratings: count | missing: count"),
     ]
     lines: list[list[Cell]] = []
     for (model, judge), group in groups(rows, "model", "judge"):
@@ -149,7 +146,7 @@ def _ratings(context: Context, title: str, digits: int) -> Table:
     )
 
 
-def _categories(context: Context, title: str, good: pl.DataFrame, digits: int) -> Table:
+def _categories(context: Context, title: str, good: pl.DataFrame) -> Table:
     level = context.confidence_level
     lines: list[list[Cell]] = [
         [
@@ -163,10 +160,7 @@ def _categories(context: Context, title: str, good: pl.DataFrame, digits: int) -
             good.sort("category", maintain_order=True), "model", "judge", "category"
         )
     ]
-    columns = (
-        *table_columns("model | judge | category | prompts: count"),
-        Column("rating", "number", digits),
-    )
+    columns = table_columns("model | judge | category | prompts: count | rating: number 2")
     return make_table(
         f"{context.own.kind}.categories", f"{title}: ratings by category", columns, lines
     )

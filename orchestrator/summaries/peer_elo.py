@@ -25,7 +25,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import groups, mean_of, packed, plain_mean
+from orchestrator.ranking.cells import groups, mean_of, plain_mean
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import bootstrap_elo, expected_score
 from orchestrator.statistics.means import clustered_share
@@ -186,14 +186,17 @@ def _length(context: Context, votes: Votes) -> Table:
     """Tabulate the relation of votes to the lengths of answers."""
     pairs = pairs_of(context, "length_a", "length_b", "prefer_a")
     longer = (pairs["length_a"] - pairs["length_b"]).sign().cast(pl.Int8).to_numpy()[votes.row]
-    for_longer = np.where(longer > 0, votes.preference, 1.0 - votes.preference)
+    for_longer = votes.preference.copy()
+    np.subtract(1.0, for_longer, out=for_longer, where=longer <= 0)
     apart = longer != 0
     share = clustered_share(*votes.by_prompt(for_longer, apart), context.confidence_level)
+    n_apart = int(apart.sum())
+    del longer, for_longer
     # An answer's share of the votes, and its length over the mean of those that were voted on.
-    voted = pairs.filter(pl.col("prefer_a").is_not_null())
-    won, clusters = matrix_of(voted, votes.models, [voted["prefer_a"], 1.0 - voted["prefer_a"]])
-    lengths, _ = matrix_of(voted, votes.models, [voted["length_a"], voted["length_b"]])
-    del pairs, voted
+    pairs = pairs.drop_nulls("prefer_a")
+    won, clusters = matrix_of(pairs, votes.models, [pairs["prefer_a"], 1.0 - pairs["prefer_a"]])
+    lengths, _ = matrix_of(pairs, votes.models, [pairs["length_a"], pairs["length_b"]])
+    del pairs
     mean = np.nansum(lengths, axis=1) / np.maximum(np.isfinite(lengths).sum(axis=1), 1)
     relative = lengths / np.where(mean > 0.0, mean, np.nan)[:, None]
     is_there = np.isfinite(won)
@@ -204,7 +207,7 @@ def _length(context: Context, votes: Votes) -> Table:
         confidence_level=context.confidence_level,
     )
     rows: list[list[Cell]] = [
-        ["share of votes for the longer answer", measured(share), int(apart.sum())],
+        ["share of votes for the longer answer", measured(share), n_apart],
         ["Spearman of win rate with length", measured(found), found.n_points],
     ]
     notes = [
@@ -224,12 +227,10 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: flo
     near = near.filter((pl.col("model_a") == top) | (pl.col("model_b") == top))
     other = pl.when(pl.col("model_a") == top).then(pl.col("model_b")).otherwise(pl.col("model_a"))
     near = near.select("item", *OVER, other=other, f1=pl.col("f1").fill_nan(None))
-    by_item = near.group_by(packed(near, ("other", "item")).alias("code"), maintain_order=True).agg(
-        pl.first("other", *OVER), pl.col("f1").mean()
-    )
     found = [
-        (str(model), mean_of(frame, pl.col("f1"), context.confidence_level))
-        for (model,), frame in groups(by_item, "other")
+        (str(model), mean_of(by_item, pl.col("f1"), context.confidence_level))
+        for (model,), frame in groups(near, "other")
+        for by_item in [frame.group_by("item", *OVER, maintain_order=True).agg(pl.mean("f1"))]
     ]
     found.sort(key=lambda pair: (pair[1].value is None, -(pair[1].value or 0.0), pair[0]))
     notes = [f"top model: {top}; mean over prompts, Student's t"]

@@ -212,12 +212,14 @@ def _effects(rows: pl.DataFrame, names: Sequence[str]) -> Table:
             for part in ("mean", "weight")
         )
         given = _weighted(means, weights)
-        others = {"as given": weights}
-        if not np.allclose(weights, weights[:, :1]):
-            others["equal"] = np.ones_like(weights)
+        others = {"as given": np.ones(len(names))}
+        if not all(np.allclose(column, weights[:, 0]) for column in weights.T):
+            others["equal"] = np.ones((1, len(names)))
         for at, name in enumerate(names):
-            others[f"without {name}"] = weights * (np.arange(len(names)) != at)
-        for words, other in others.items():
+            others[f"without {name}"] = (np.arange(len(names)) != at).astype(np.float64)
+        for words, factors in others.items():
+            # One after the other: all together take as much as the run's means several times.
+            other = weights * factors if factors.ndim == 1 else factors
             lines.append([str(judge), words, *_effect(group, given, _weighted(means, other))])
     notes = [
         "over answers with all criteria; no request is sent for it",

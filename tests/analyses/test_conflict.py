@@ -55,11 +55,12 @@ def write_labels(path, rows, columns="item,annotator,label"):
 
 def test_a_conflict_is_up_but_worse_or_down_but_better():
     gaps = [gap("1", 0.1), gap("2", -0.1), gap("3", 0.1), gap("4", -0.1), gap("5", 0.0)]
-    judged = [verdict(str(i), v) for i, v in enumerate((-1.0, 1.0, 1.0, 0.0, -1.0), 1)]
+    gaps += [gap("6", 0.1)]  # a draw is no conflict, on either side
+    judged = [verdict(str(i), v) for i, v in enumerate((-1.0, 1.0, 1.0, 0.0, -1.0, 0.0), 1)]
     (table,) = summarise(context(gaps, judged))
     (line,) = lines(table)
-    assert line["conflict degree"].value == pytest.approx(2 / 5)
-    assert (line["d > 0, worse"], line["d < 0, better"], line["texts"]) == (1, 1, 5)
+    assert line["conflict degree"].value == pytest.approx(2 / 6)
+    assert (line["d > 0, worse"], line["d < 0, better"], line["texts"]) == (1, 1, 6)
 
 
 def test_a_mean_over_rewritings_of_which_one_is_judged_is_refused():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.statistics.bounded_mean import intervals, p_values
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
 from orchestrator.statistics.field import field_of
-from orchestrator.statistics.prompt_sums import sum_by_prompt
+from orchestrator.statistics.prompt_sums import summing
 from orchestrator.statistics.ratings import rate
 
 
@@ -22,7 +22,7 @@ def compared(preferences, kept=None):
     first, second = np.triu_indices(n_models, 1)
     kept = np.ones(preferences.shape, bool) if kept is None else kept
     prompt, pair = np.nonzero(kept)
-    return sum_by_prompt(prompt, first[pair], second[pair], preferences[kept], shape=(n, n_models))
+    return summing(prompt, first[pair], second[pair], shape=(n, n_models))(preferences[kept])
 
 
 SEEDS = st.integers(0, 2**32 - 1)

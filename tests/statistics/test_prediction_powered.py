@@ -15,7 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.statistics.means import clustered_mean, clustered_share
-from orchestrator.statistics.prediction_powered import Labelled, corrected_mean, power_tuning
+from orchestrator.statistics.prediction_powered import (
+    Labelled,
+    corrected_mean,
+    hardly_correlates,
+    power_tuning,
+)
 from orchestrator.statistics.results import Interval
 
 # seed, labelled, others, closeness, binary; then lambda, value, low, high.
@@ -183,3 +188,17 @@ def test_labels_of_rows_that_the_judge_did_not_score_are_counted_apart():
 def test_all_rows_labelled_is_the_plain_mean():
     data = drawn(np.random.default_rng(10), n_prompts=50, n_labels=50)
     assert corrected_mean(data).value == pytest.approx(data.labels.mean())
+
+
+@pytest.mark.parametrize("n", [4, 6, 11, 102])
+@pytest.mark.parametrize("share", [0.97, 1.03])
+def test_labels_hardly_correlate_below_the_bound_of_the_paper(n, share):
+    """Scores are built to correlate with the labels at just below or above 1 / sqrt(n - 2)."""
+    labels = np.arange(n) - (n - 1) / 2
+    beside = np.where(np.arange(n) % 2, -1.0, 1.0) + 0.1 * labels**2
+    beside -= beside.mean() + (beside @ labels) / (labels @ labels) * labels
+    r = share / math.sqrt(n - 2)
+    scores = r * labels / np.linalg.norm(labels)
+    scores = scores + math.sqrt(1 - r * r) * beside / np.linalg.norm(beside)
+    assert np.corrcoef(labels, scores)[0, 1] == pytest.approx(r)
+    assert hardly_correlates(Labelled(scores, labels, np.arange(n))) == (share < 1)

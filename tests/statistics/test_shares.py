@@ -15,7 +15,7 @@ from orchestrator.statistics.judgments import (
     summarise_coverage,
 )
 from orchestrator.statistics.means import clustered_share
-from orchestrator.statistics.prompt_sums import mean_preferences, sum_by_prompt, win_rates
+from orchestrator.statistics.prompt_sums import mean_preferences, summing, win_rates
 from orchestrator.statistics.results import Interval
 
 
@@ -26,7 +26,7 @@ def share(values, level=0.95):
 
 def sums(prompts, first, second, preference, shape):
     one, two, three = (np.asarray(column, np.int64) for column in (prompts, first, second))
-    return sum_by_prompt(one, two, three, np.asarray(preference, float), shape=shape)
+    return summing(one, two, three, shape=shape)(np.asarray(preference, float))
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=40))

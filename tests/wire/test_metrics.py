@@ -34,7 +34,7 @@ def test_engines_of_a_model_are_added_up():
 
 
 def test_a_figure_that_can_not_be_read_takes_no_other_along():
-    odd = b'vllm:num_requests_running{engine="9",model_name="a"} nan\n'
+    odd = b'vllm:num_requests_running{engine="9",model_name="a"} 1e999\n'
     assert load_figures(odd + VLLM, "a") == load_figures(VLLM, "a")
 
 
