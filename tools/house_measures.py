@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 992,
     "functions with `Any` in the signature": 217,
-    "lines": 99_828,
+    "lines": 99_850,
     "files": 397,
     "distinct names": 3_785,
     "value classes": 483,
