@@ -224,12 +224,6 @@ class Tests:
             by_file[test.partition("::")[0]].append(test)
         return [by_file[file] for file in files if file in by_file]
 
-    def is_loaded(self, mutant: Mutant) -> bool:
-        """Return True if it is known that the statement runs as its module is loaded."""
-        return self._reached is not None and (
-            self._reached.running(mutant.path, mutant.line) is None
-        )
-
 
 def _words(text: str) -> set[str]:
     return {*re.findall(r"[^\W\d]\w{2,}", text), *re.findall(r"[^\W\d][\w.]+", text)}
@@ -290,11 +284,15 @@ class Bench:
         os.environ["ORCHESTRATOR_RAISE_FAULTS"] = "1"
         for name in _LIBRARIES:
             importlib.import_module(name)
+        # Code that ran as modules were loaded.
+        self._ran: set[CodeType] = set()
+        sys.setprofile(lambda frame, *_: self._ran.add(frame.f_code))
         for path in sorted(one for folder in PRODUCT for one in Path(folder).rglob("*.py")):
             if path.stem != "__main__":
                 # A module that needs what is not installed is loaded by no test.
                 with suppress(ImportError):
                     importlib.import_module(".".join(path.with_suffix("").parts))
+        sys.setprofile(None)
         gc.collect()
         self._functions: defaultdict[str, list[FunctionType]] = defaultdict(list)
         for one in gc.get_objects():
@@ -387,7 +385,8 @@ class Bench:
                     if code == function.__code__ and key in new:
                         function.__code__ = new[key]
                         n_changed += code != new[key]
-        if not n_changed or self.tests.is_loaded(mutant):
+        has_run = any(code in self._ran for key, code in old.items() if code != new.get(key))
+        if not n_changed or has_run:
             forget(*PRODUCT)
 
 

@@ -202,14 +202,15 @@ class Reached:
                 self._tests[number].append(test)
 
     def running(self, path: str, line: int) -> list[str] | None:
-        """Return the tests, or None if it runs as modules are imported, so that any may tell."""
+        """Return the tests; None if it runs as modules are imported, or is of another commit."""
         inside = [
             (lines, number)
             for lines, number, first in self._places[path]
             if 0 <= line - first <= lines
         ]
-        number = min(inside)[1]
-        return None if number in self._at_import else self._tests[number]
+        _, number = min(inside, default=(0, -1))
+        is_unknown = number < 0 or number in self._at_import
+        return None if is_unknown else self._tests[number]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

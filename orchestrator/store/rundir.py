@@ -220,7 +220,7 @@ class RunDirectory:
             values = dict(found["values"])
         except (ValueError, KeyError, TypeError):
             return None
-        age_s = (datetime.now(UTC) - at).total_seconds()
+        age_s = max(0.0, (datetime.now(UTC) - at).total_seconds())  # a clock may be set back
         is_alive = writer.is_alive() if writer.is_here else age_s < _REMOTE_ALIVE_S
         return RunStatus(values, writer, at, age_s, is_alive)
 

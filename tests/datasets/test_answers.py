@@ -167,6 +167,19 @@ def test_an_item_without_answer_is_a_failure_that_says_so(file):
     assert (found.cause, "has no answer to '2', turn 1" in found.message) == ("no_answer", True)
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("cafe\u0301", "caf\u00e9"), ("caf\u00e9", "cafe\u0301"), ("A", "a"), ("a", "A"),
+        ("A ", "A"), ("A", "A "), ("A", "\u00a0A"),
+    ],
+)  # fmt: skip
+def test_a_key_that_only_looks_the_same_is_not_taken_and_is_named(file, given, wanted):
+    found = failure(file({"key": given, "text": "a"}), item(wanted))
+    assert found.cause == "no_answer"
+    assert f"it has one to {given!a}, not to {wanted!a}" in found.message
+
+
 def test_a_key_that_agrees_by_accident_is_not_taken(file):
     answers = file({"id": "1", "prompt": "Another?", "text": "a"})
     assert "has the key '1' but a different prompt" in failure(answers, item("1")).message

@@ -257,6 +257,18 @@ def test_status_comes_back_with_its_writer(run: Path) -> None:
     assert 0 <= status.age_s < 60
 
 
+def test_a_status_from_before_the_clock_was_set_back_has_no_negative_age(run: Path) -> None:
+    with RunDirectory.lock(run) as directory:
+        directory.write_status({"units_done": 3})
+        said = json.loads(directory.status_path.read_text())
+        said["at"] = "2999-01-01T00:00:00+00:00"
+        directory.status_path.write_text(json.dumps(said))
+        status = directory.read_status()
+    assert status is not None
+    assert status.age_s == 0.0
+    assert status.is_alive
+
+
 def test_status_of_a_dead_run_says_so(run: Path) -> None:
     with held_elsewhere(run) as child:
         alive = RunDirectory.open(run).read_status()

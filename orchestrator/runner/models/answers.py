@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,6 +120,14 @@ class AnswerFile:
                 f"{self._rows.where(place)} has the key {item.key!r} but a different prompt; "
                 "if they belong together, set 'key'"
             )
+        # Keys that look the same, or nearly: another Unicode form, blanks at the end, other case.
+        key = item.key
+        looks = [normalize("NFC", key), normalize("NFD", key), key.strip(), f"{key} "]
+        for other in (*looks, key.lower(), key.upper(), key.casefold()):
+            near = [np.uint64(_hash("key", other, turn, 0)) for turn in (ask.turn, 0)]
+            first, end = (np.searchsorted(self._hashes, near, side) for side in ("left", "right"))
+            if other != key and (first < end).any():
+                return _no_answer(f"{said}; it has one to {other!a}, not to {key!a}")
         return _no_answer(said)
 
     def _text_of(
