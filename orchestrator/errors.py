@@ -24,6 +24,7 @@ import errno
 import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 from unicodedata import normalize
 
@@ -144,7 +145,12 @@ def on_disk_error(said: str, raised: type[OrchestratorError] = UsageError) -> It
     except OSError as error:
         # A full disk is no slip in a command.
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        raise (StoreError if full else raised)(f"{said}: {error.strerror or error}") from error
+        why = error.strerror or str(error)
+        if isinstance(error, FileExistsError | NotADirectoryError) and error.filename:
+            path = Path(error.filename)
+            file = next((above for above in (path, *path.parents) if above.is_file()), None)
+            why = why if file is None else f"{file} is a file, and a folder is needed"
+        raise (StoreError if full else raised)(f"{said}: {why}") from error
 
 
 def need(what: str, extra: str, modules: Iterable[str]) -> None:

@@ -73,7 +73,7 @@ def test_an_export_over_a_file_is_a_wrong_command(command, recipe, here):
     (here / "taken").touch()
     code, _, err = command("export", "made", "--to", "taken")
     assert code == 2
-    assert "taken/answers.parquet cannot be written" in err
+    assert "taken/answers.parquet cannot be written: taken is a file, and a folder is needed" in err
 
 
 def test_units_that_fail_are_exit_code_3_and_told(command, recipe):
