@@ -30,7 +30,7 @@ CATEGORIES = (
 # columns, which go to a file of their own.
 _CHUNK_ROWS = 1_000
 _CHUNK_BYTES = 1_000_000
-_PART_ROWS = 10_000
+PART_ROWS = 10_000
 _PART_BYTES = 1_000_000
 # A Python float with the pointer to it.
 _CELL_BYTES = 32
@@ -291,7 +291,7 @@ def _frames(
         held.append(make_frame(columns, chunk))
         n_rows += len(chunk)
         n_bytes += held[-1].estimated_size()
-        if n_rows >= _PART_ROWS or n_bytes >= _PART_BYTES:
+        if n_rows >= PART_ROWS or n_bytes >= _PART_BYTES:
             yield pl.concat(held)
             held, n_rows, n_bytes = [], 0, 0.0
         else:

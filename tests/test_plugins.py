@@ -15,6 +15,7 @@ from orchestrator.backend import BackendKind, Capabilities
 from orchestrator.columns import COLUMN_TYPES
 from orchestrator.contracts.method import (
     STATUS_COLUMNS,
+    Method,
     Summary,
     frame_of,
     schema_of,
@@ -156,7 +157,7 @@ def test_a_launch_kind_runs_no_code_of_a_recipe_by_its_defaults(launch):
 
 @pytest.mark.parametrize("kind", plugins.kinds(plugins.METHODS))
 def test_a_method_keeps_its_contract_and_declares_each_column_once(kind):
-    method = contracts.method(kind)
+    method = contracts.load(Method, kind)
     assert frame_of(method, kind).isidentifier()
     assert len(schema_of(method)) == sum(
         map(len, (method.unit_columns, method.columns, STATUS_COLUMNS))
@@ -166,19 +167,19 @@ def test_a_method_keeps_its_contract_and_declares_each_column_once(kind):
 
 @pytest.mark.parametrize("kind", plugins.kinds(plugins.METHODS))
 def test_what_a_method_says_is_good_is_one_of_its_columns(kind):
-    method = contracts.method(kind)
+    method = contracts.load(Method, kind)
     if isinstance(method.scores, dict):
         assert method.scores.keys() <= method.columns.keys()
 
 
 @pytest.mark.parametrize("kind", plugins.kinds(plugins.METHODS))
 def test_a_summary_has_the_settings_of_its_method_or_of_every_method(kind):
-    summary = contracts.summary(kind, contracts.method(kind))
-    assert summary is None or issubclass(contracts.method(kind).Config, summary.Config)
+    summary = contracts.summary(kind, contracts.load(Method, kind))
+    assert summary is None or issubclass(contracts.load(Method, kind).Config, summary.Config)
 
 
 def test_every_summary_is_of_a_method():
-    methods = [contracts.method(kind) for kind in plugins.kinds(plugins.METHODS)]
+    methods = [contracts.load(Method, kind) for kind in plugins.kinds(plugins.METHODS)]
     found = map(contracts.summary, plugins.kinds(plugins.METHODS), methods)
     own = {contracts.load(Summary, kind) for kind in plugins.kinds(plugins.SUMMARIES)}
     assert own <= {*found}

@@ -59,11 +59,6 @@ def load(base: type[_PluginT], kind: str, *, allow_code: bool = False) -> type[_
     return found
 
 
-def method(kind: str, *, allow_code: bool = False) -> type[Method]:
-    """Return the class of a method, as `load`."""
-    return load(Method, kind, allow_code=allow_code)
-
-
 def summary(kind: str, of: type[Method]) -> type[Summary] | None:
     """Return the class that turns a method's rows into tables; None where there is none.
 

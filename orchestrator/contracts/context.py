@@ -35,7 +35,7 @@ ROWS_AT_ONCE: Final = 10_000
 @cache
 def bundled() -> Mapping[str, RowRoles]:
     """Return the roles of the bundled methods' frames, by frame."""
-    classes = {kind: contracts.method(kind) for kind in plugins.kinds(plugins.METHODS)}
+    classes = {kind: contracts.load(Method, kind) for kind in plugins.kinds(plugins.METHODS)}
     return {frame_of(of, kind): roles_of(of) for kind, of in classes.items()}
 
 

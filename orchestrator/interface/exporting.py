@@ -17,11 +17,11 @@ from orchestrator.columns import ITEMS, is_name
 from orchestrator.disk.files import write_text
 from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import UsageError, nearest
+from orchestrator.frames import PART_ROWS
 from orchestrator.interface.labelling import side_by_side
 from orchestrator.interface.result import Result
 from orchestrator.report.export import (
     FOLDER,
-    PART_ROWS,
     Format,
     card,
     frame_of,

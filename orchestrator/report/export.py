@@ -15,7 +15,7 @@ import yaml
 from orchestrator import numbers
 from orchestrator.disk import columnar, files
 from orchestrator.errors import UsageError, nearest, on_disk_error
-from orchestrator.frames import write_part
+from orchestrator.frames import PART_ROWS, write_part
 from orchestrator.report.html.shell import grid, template
 from orchestrator.report.text import MAX_CHARACTERS, escaped
 from orchestrator.tables import (
@@ -38,8 +38,6 @@ from orchestrator.tables import (
 
 Format = Literal["parquet", "csv", "jsonl"]
 
-PART_ROWS: Final = 20_000
-"""Of a frame that is written, so many are held at a time."""
 # What JSON need not escape, but a terminal obeys or shows as nothing. Escapes change no value.
 _UNSEEN: Final = (
     "\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -103,7 +101,13 @@ def harmless(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the frame as CSV can hold it: lists as JSON, no formulas or control characters."""
     changed: list[pl.Series] = []
     for name, kind in frame.schema.items():
-        if isinstance(kind, pl.List):
+        if isinstance(kind, pl.List) and (kind.inner.is_numeric() or kind.inner == pl.Boolean):
+            # As `json.dumps` writes them, but for exponents: 1e-7, no 1e-07. A null stays.
+            parts = pl.element().cast(pl.String).fill_null("null")
+            written = pl.col(name).list.eval(parts).list.join(", ")
+            written = pl.format("[{}]", written.str.replace_all("inf", "Infinity", literal=True))
+            changed.append(frame.select(written.alias(name)).to_series())
+        elif isinstance(kind, pl.List):
             values = frame[name].to_list()
             lists = [None if value is None else json.dumps(value) for value in values]
             changed.append(pl.Series(name, lists))

@@ -55,6 +55,20 @@ def test_csv_holds_lists_as_json(tmp_path):
     assert read.height == FRAME.height
 
 
+NUMBERS = {
+    pl.Float64: st.floats(),
+    pl.Int64: st.integers(-(2**63), 2**63 - 1),
+    pl.Boolean: st.booleans(),
+}
+
+
+@given(st.data(), st.sampled_from([*NUMBERS]))
+def test_csv_holds_every_list_of_numbers_exactly(data, kind):
+    lists = data.draw(st.lists(st.none() | st.lists(st.none() | NUMBERS[kind])))
+    made = harmless(pl.DataFrame({"x": pl.Series(lists, dtype=pl.List(kind))}))["x"]
+    assert repr([None if text is None else json.loads(text) for text in made]) == repr(lists)
+
+
 @pytest.mark.parametrize("n_rows", [1, 3, 100])
 @pytest.mark.parametrize("frame", [FRAME, FRAME.clear()], ids=["rows", "none"])
 def test_parts_of_a_frame_are_written_as_the_whole(tmp_path, frame, n_rows):

@@ -7,6 +7,7 @@ import pytest
 
 import orchestrator
 from orchestrator import contracts
+from orchestrator.contracts.method import Method
 from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
 from orchestrator.runner.results.tables import summarise
 from orchestrator.summaries._verdicts import LANGUAGE, REASONING
@@ -173,7 +174,7 @@ def test_summaries_say_the_same_from_the_columns_that_they_name(result, monkeypa
     frames = stirred(result)
     named = summarise(frames, result.settings)
     for method in METHODS:
-        found = contracts.summary(method["kind"], contracts.method(method["kind"]))
+        found = contracts.summary(method["kind"], contracts.load(Method, method["kind"]))
         if found is not None:
             monkeypatch.setattr(found, "reads", None)
     assert summarise(frames, result.settings) == named

@@ -18,7 +18,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("bound", ["_CHUNK_ROWS", "_CHUNK_BYTES", "_PART_ROWS", "_PART_BYTES"])
+@pytest.mark.parametrize("bound", ["_CHUNK_ROWS", "_CHUNK_BYTES", "PART_ROWS", "_PART_BYTES"])
 def test_parts_make_the_frame_that_one_part_makes(tmp_path, monkeypatch, bound):
     monkeypatch.setattr(frames, bound, 4)
     path = tmp_path / "frame.parquet"
@@ -40,7 +40,7 @@ def test_a_chunk_ends_where_its_lists_are_long(monkeypatch):
 
 
 def test_writing_that_is_closed_before_its_end_changes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(frames, "_PART_ROWS", 4)
+    monkeypatch.setattr(frames, "PART_ROWS", 4)
     monkeypatch.setattr(frames, "_CHUNK_ROWS", 4)
     path = tmp_path / "frame.parquet"
     write_parquet(COLUMNS, ROWS[:1], path)

@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator import contracts, plugins
+from orchestrator.contracts.method import Method
 from orchestrator.units import make_part
 
 # By kind: settings, the fingerprint without a name, and with the name `other`.
@@ -116,7 +117,7 @@ def test_every_method_is_known():
 
 @pytest.mark.parametrize("kind", KNOWN)
 def test_rows_that_a_run_holds_are_not_stale(kind):
-    method = contracts.method(kind)
+    method = contracts.load(Method, kind)
     settings, unnamed, named = KNOWN[kind]
     made = method(method.Config.model_validate(settings))
     assert make_part(kind, made, ("a", "b", "c")).fingerprint.hex() == unnamed

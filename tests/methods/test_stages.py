@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator import contracts
 from orchestrator.ask import digest
+from orchestrator.contracts.method import Method
 from orchestrator.driver import Driver
 from orchestrator.records import (
     Choice,
@@ -84,7 +85,7 @@ def ran(name, refused=None, n_items=1):
     """
     entry = dict(METHODS[name])
     kind = entry.pop("kind")
-    method = contracts.method(kind)
+    method = contracts.load(Method, kind)
     plan = Plan(
         [make_part(kind, method(method.Config.model_validate(entry)), MODELS)],
         Questions(n_items),

@@ -219,8 +219,8 @@ class Wrong(Method):
 
 def test_roles_of_bundled_frames_are_those_of_their_classes():
     known = bundled()
-    assert known["judgments"].pairs == contracts.method("pairwise_ranking").pairs
-    assert known["scores"].distribution == contracts.method("pointwise").distribution
+    assert known["judgments"].pairs == contracts.load(Method, "pairwise_ranking").pairs
+    assert known["scores"].distribution == contracts.load(Method, "pointwise").distribution
     ranked = {name for name, role in known.items() if role.pairs and role.pairs.ranked}
     assert ranked == {"judgments", "pair_scores", "reward_pairs"}
     # A run without the roles of its frames is one of an older version.

@@ -6,7 +6,7 @@ import pkgutil
 import pytest
 
 from orchestrator import contracts, methods
-from orchestrator.contracts.method import frame_of, schema_of
+from orchestrator.contracts.method import Method, frame_of, schema_of
 from orchestrator.tables import Measured
 from tests.core.fakes import method_in
 from tests.summaries.told import context_of, frame, summarise
@@ -19,7 +19,7 @@ KINDS = sorted(
     one.name
     for one in pkgutil.iter_modules(methods.__path__)
     if not one.name.startswith("_")
-    and contracts.summary(one.name, contracts.method(one.name)) is not None
+    and contracts.summary(one.name, contracts.load(Method, one.name)) is not None
 )
 
 

@@ -3,14 +3,14 @@
 import pytest
 
 from orchestrator import contracts, plugins
-from orchestrator.contracts.method import schema_of
+from orchestrator.contracts.method import Method, schema_of
 
 TEXTS = {"text", "text_ba", "answer", "answer_again", "rewriting", "prompt", "reference", "message"}
 
 
 def summaries():
     for kind in plugins.kinds(plugins.METHODS):
-        method = contracts.method(kind)
+        method = contracts.load(Method, kind)
         summary = contracts.summary(kind, method)
         if summary is not None:
             yield pytest.param(summary, schema_of(method), id=kind)

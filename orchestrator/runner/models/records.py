@@ -15,6 +15,7 @@ import msgspec
 
 from orchestrator import contracts, plugins
 from orchestrator.backend import LOCAL, Provenance
+from orchestrator.contracts.method import Method
 from orchestrator.errors import ServerChangedError, UsageError
 from orchestrator.probing.abilities import IMPOSSIBLE, Example, Need, name_of, verdict
 from orchestrator.probing.record import BAD, UNKNOWN, WARNING, ProbeRecord, compare, differences
@@ -307,7 +308,7 @@ def nominal_needs(settings: Mapping[str, object]) -> dict[str, list[Need]]:
     """
     found: dict[str, list[Need]] = {}
     for kind in plugins.kinds(plugins.METHODS):
-        method = contracts.method(kind)
+        method = contracts.load(Method, kind)
         fields = method.Config.model_fields
         given = {name: settings[name] for name in fields if name in settings}
         # Where nothing is the default, a method may still want something.

@@ -169,7 +169,7 @@ def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:
 
     def add(kind: str, method: Method[MethodSettings], name: str) -> None:
         for other in contracts.listed(method, "companions", method.companions(), Companion):
-            companion = contracts.method(other.kind, allow_code=allow_code)(other.config)
+            companion = contracts.load(Method, other.kind, allow_code=allow_code)(other.config)
             taken = other.kind in names.values()
             free = f"{other.kind} ({name})" if taken else other.kind
             called = names.setdefault((other.kind, settings_of(other.config)), free)

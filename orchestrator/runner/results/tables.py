@@ -25,7 +25,7 @@ from orchestrator import __version__, contracts, plugins
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Context, Source, answer_frames, ranked_in
-from orchestrator.contracts.method import Analysis, Summary, frame_of
+from orchestrator.contracts.method import Analysis, Method, Summary, frame_of
 from orchestrator.disk import files
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
 from orchestrator.frames import FrameFiles
@@ -324,7 +324,9 @@ def followable_of(
         # A kind that can't be loaded is named where its tables would be.
         with contextlib.suppress(PluginError, ValidationError):
             kind = str(entry.get("kind"))
-            config = contracts.method(kind, allow_code=allow_code).Config.model_validate(given)
+            config = contracts.load(Method, kind, allow_code=allow_code).Config.model_validate(
+                given
+            )
             names = [name for name in SETTINGS.values() if name in type(config).model_fields]
             # Labels can be fewer than they are; the others are there or not.
             left = [name for name in names if name == "labels" or not getattr(config, name)]
