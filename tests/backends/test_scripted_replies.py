@@ -14,6 +14,7 @@ from backends._aiohttp_transport import AiohttpTransport
 from backends._transport import Repeats, Reply
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint
+from orchestrator.errors import UsageError
 from orchestrator.records import Failure
 from tests.whole import whole
 
@@ -447,9 +448,6 @@ async def test_a_server_that_takes_no_connection_is_out_of_reach(monkeypatch):
     assert f"{host}:{port}" in outcome.message
 
 
-async def test_a_name_that_is_none_is_out_of_reach():
-    transport = AiohttpTransport(Endpoint(base_url=f"http://{'a' * 70}.local", model="m"))
-    outcome = await transport.post("/x", b"{}", 5.0, whole)
-    await transport.close()
-    assert isinstance(outcome, Failure)
-    assert outcome.cause == "unreachable"
+def test_a_name_that_no_host_can_have_is_refused():
+    with pytest.raises(UsageError, match="must be a URL"):
+        AiohttpTransport(Endpoint(base_url=f"http://{'a' * 70}.local", model="m"))

@@ -62,8 +62,8 @@ def files_of(run: Path) -> list[str]:
 LONG = partial(pytest.param, marks=pytest.mark.long)
 SLOWEST = (pytest.mark.slow, pytest.mark.long)
 FILES = (
-    "lock", "log.jsonl", "results/.exported", "results/.items", "results/.lock", "results/.numbers",
-    "results/.rankings", "results/answers.parquet", "results/items.parquet",
+    "lock", "log.jsonl", "results/.exported", "results/.items", "results/.lock", "results/.notes",
+    "results/.numbers", "results/.rankings", "results/answers.parquet", "results/items.parquet",
     "results/judgments.parquet", "revisions/1.yaml", "run.json", "servers/weak.log", "status.json",
     "store.sqlite", "store.sqlite-shm", "store.sqlite-wal",
 )  # fmt: skip
