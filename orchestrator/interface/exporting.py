@@ -199,7 +199,7 @@ def report_tables(result: Result) -> dict[str, Table]:
 
 def _add(found: dict[str, Table], table: Table) -> None:
     name = table.key
-    if table.source and table.source not in name.split("."):
+    if table.source and table.source not in name.replace("-", "_"):  # wins-pairwise-ranking-judge
         name = f"{table.source}.{name}"
     known = found.get(name)
     # A figure draws the first table of its method, which stands among all tables too.

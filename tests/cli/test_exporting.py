@@ -31,6 +31,13 @@ def test_the_list_names_tables_and_frames(command, made):
     assert "tables of the report" in command("export", made, "--list")[1]
 
 
+def test_tables_of_a_ranking_are_named_by_method_and_judge(command, recipe):
+    assert command("run", recipe(), "--display", "none")[0] == 0
+    _, out, _ = command("export", "made", "--list", "--json")
+    names = {one["name"] for one in json.loads(out)["tables"]}
+    assert {"ratings-pairwise-ranking-judge", "wins-pairwise-ranking-judge"} <= names
+
+
 def test_a_table_goes_to_stdout_in_each_text_format(command, made):
     out = {
         form: command("export", made, "--table", "answers", "--format", form)[1]

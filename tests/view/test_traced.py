@@ -83,9 +83,6 @@ def test_tokens_of_an_answer_have_its_mean_log_probability(snapshot):
     logprobs = drawn["tokens"]["logprobs"]
     assert sum(logprobs) / len(logprobs) == pytest.approx(row["mean_logprob"], abs=1e-3)
     assert all(1 <= len(top) <= 3 for top in drawn["tokens"]["top"])
-    # The scripted server draws the likeliest, which the alternatives spell alike.
-    likeliest = [max(top, key=lambda one: one[2])[0] for top in drawn["tokens"]["top"]]
-    assert likeliest == drawn["tokens"]["pieces"]
 
 
 def test_rounds_of_rewriting_come_in_their_order_with_where_they_were_scored(snapshot):
