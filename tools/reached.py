@@ -174,7 +174,7 @@ def prepared(to: Path) -> int:
 
 
 class Reached:
-    """What `tools/reached.py` noted: the tests that run each statement, the quickest first."""
+    """Tests that run each statement, the quickest first, as `tools/reached.py` noted them."""
 
     def __init__(self, to: Path) -> None:
         places = json.loads((to / "statements.json").read_text())

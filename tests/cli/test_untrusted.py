@@ -245,6 +245,13 @@ def test_a_signal_ends_a_reader_that_does_not_answer(here, number):
     assert not reader.is_running() or reader.status() == psutil.STATUS_ZOMBIE
 
 
+def ended(code):
+    """Run code in a process of its own, which may bound itself."""
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
 @pytest.mark.slow
 def test_memory_of_the_reading_process_is_bounded():
     code = (
@@ -253,9 +260,7 @@ def test_memory_of_the_reading_process_is_bounded():
         "try: bytearray(guard.MEMORY_BYTES)\n"
         "except MemoryError: print('bounded', polars.Series([1]).sum())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = ended(code)
     assert done.stdout == "bounded 1\n", done.stderr
 
 
@@ -268,9 +273,7 @@ def test_time_of_the_reading_process_is_bounded_but_not_that_of_the_viewer():
         "    guard.enter()\n"
         "    print(resource.getrlimit(resource.RLIMIT_CPU)[0] == guard.CPU_S)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = ended(code)
     assert done.stdout.split() == ["False", "True"], done.stderr
 
 

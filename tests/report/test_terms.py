@@ -154,7 +154,7 @@ def test_every_score_of_a_method_has_words_of_its_own_and_a_meaning(recipe):
 
 
 def test_no_table_shows_the_name_of_a_column():
-    """Where cells name scores, their column says so, and every format writes words."""
+    """Write words in every format where the cells of a column name scores, as their column says."""
     table = make_table("t", "T", table_columns("feature: score | mean: number"), [("p_true", 0.5)])
     grid = shell.keyed()(table)
     page = shell.template("grid.html.j2").module.rows(grid)  # type: ignore[attr-defined]  # a macro
