@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from orchestrator.columns import score_words
 from orchestrator.disk.files import write_text
 from orchestrator.errors import UsageError, nearest
 from orchestrator.figures import Figure, Picture, key, point
@@ -367,7 +368,7 @@ def _table(score: str, found: Sequence[Difference], by: By, two_runs: tuple[str,
     most = max(found, key=lambda one: one.n)
     basis = f"{counted_words(most.n, most.n_clusters)} · paired · {METHOD}.{less}"
     table = make_table(f"compare.{score}", title, columns, rows, basis=basis)
-    return msgspec.structs.replace(table, source=score)
+    return msgspec.structs.replace(table, source=score_words(score))
 
 
 def _verdict(one: Difference) -> Cell:
@@ -410,4 +411,5 @@ def _about_one(one: Difference) -> str:
     where = " · ".join(part for part in (one.run, one.model) if part)
     text = cell_text(Column("difference", "signed"), value)
     prefix = f"{where}: " if where else ""
-    return f"{prefix}{one.second} is {_verdict(one)} than {one.first} by {one.score}: {text}"
+    said = f"{one.second} is {_verdict(one)} than {one.first}: {text}"
+    return f"{prefix}{said} in {score_words(one.score)}"

@@ -27,7 +27,9 @@ from orchestrator.tables import Table
 
 _MAX_RECIPE: Final = 60_000
 _MAX_NOTES: Final = 8
-MAX_NAME: Final = 40
+# Of numbers that are computed in two ways.
+_DIGITS: Final = 9
+MAX_NAME: Final = 48
 """Characters of a model's name in a sentence of the run in brief."""
 MAX_ROW_NAME: Final = 28
 """Characters of a model's name beside a plot."""
@@ -88,7 +90,7 @@ def content(material: Material, parts: Sequence[Section] | None = None) -> str:
     """
     main = template("main.html.j2")
     if parts is None:
-        return main.render(in_brief(material), shown="glance")
+        return main.render(in_brief(material), shown="glance", grid=keyed())
     figures = [figure for section in parts for figure in section.figures if not undrawn()]
     waiting = Markup('<p class="faint">Drawing …</p>')
     drawn = {figure.key: waiting for figure in figures if figure.picture is not None}
@@ -115,12 +117,11 @@ def summary(material: Material) -> str:
         for one in material.rankings
         for figure in ranked.of_ranking(one, material.models)[:1]
     ]
-    tables = [table for table in material.tables if table.source == table.key]
-    numbered = keyed()
+    shown = [figure.table for figure in figures] or material.brief.tables
     return template("summary.html.j2").render(
         material=material,
         **in_brief(material),
-        grids=[numbered(table) for table in ([figure.table for figure in figures] or tables)],
+        grids=[*map(keyed(), shown)],
         bases=[figure.basis for figure in figures],
         frames=[safe_name(name) for name in material.frames] or ["answers"],
     )
@@ -155,22 +156,30 @@ def shown_sections(material: Material) -> list[Section]:
     """
     questions = material.brief.questions
     drawn = [
-        {one.value for one in question.standings} for question in questions if question.is_drawn
+        {_rounded(one.value) for one in question.standings}
+        for question in questions
+        if question.is_drawn
     ]
-    found, there = [], []
+    found, there = [], [] if questions else [*material.brief.tables]
     for section in sections(material):
         figures = []
         for one in section.figures:
             is_drawn = one.picture is None or (
                 one.picture.kind == "intervals"
-                and any({row["value"] for row in one.picture.rows} <= values for values in drawn)
+                and any({_rounded(row["value"]) for row in one.picture.rows} <= of for of in drawn)
             )
-            if not is_drawn or one.table not in material.tables:
+            # Of a ranking, the table says more than the first screen.
+            is_said = one.picture is not None and section.key != "ranking"
+            if not is_drawn or not (is_said or one.table in material.tables):
                 figures.append(replace(one, picture=None) if is_drawn else one)
         there += [one.table for one in figures]
         folded = [one for one in section.folded if one.columns and one not in there]
         found.append(replace(section, figures=figures, folded=folded))
     return [section for section in found if section]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DIGITS)
 
 
 def _free(wanted: str, taken: set[str]) -> str:
