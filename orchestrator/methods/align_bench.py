@@ -17,6 +17,7 @@ drawn by `answer`; AlignBench's own temperatures are `temperature_by_category: a
 import re
 from typing import Annotated, Final, Literal, Self
 
+import msgspec
 from pydantic import Field, model_validator
 
 from orchestrator.judgment.verdicts import (
@@ -28,15 +29,14 @@ from orchestrator.judgment.verdicts import (
     number,
     on_scale,
 )
-from orchestrator.methods._drawing import permanent
+from orchestrator.methods._drawing import Judges, permanent
 from orchestrator.methods._harness import (
     COMPACT,
     RATINGS,
     TEN,
     Format,
     HarnessJudge,
-    NamedJudgesSettings,
-    as_json,
+    HarnessSettings,
 )
 from orchestrator.plugin import Ask, Item, Row, Unit
 from orchestrator.prompts.files import FROM_FOLDER, ONLY, Dimensions, Wording, wordings_from
@@ -132,9 +132,10 @@ NAME: Final = "base_prompt"
 """Name of the template in `judge.py`."""
 
 
-class Config(NamedJudgesSettings):
+class Config(HarnessSettings):
     """Settings of `align_bench`."""
 
+    judges: Judges
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(
             description="AlignBench's judge.py, a file of one template with category, dimensions, "
@@ -205,5 +206,5 @@ class AlignBench(HarnessJudge[Config]):
         rows = await super().evaluate(unit, ask)
         for row in rows:
             _, scores = parse_judgment(row["text"], convention=self.config.convention)
-            row["dimensions"] = as_json(scores)
+            row["dimensions"] = msgspec.json.encode(scores).decode() if scores else None
         return rows

@@ -30,7 +30,7 @@ from orchestrator.judgment.verdicts import (
     number,
     on_scale,
 )
-from orchestrator.methods._drawing import permanent
+from orchestrator.methods._drawing import Judges, permanent
 from orchestrator.methods._harness import (
     COMPACT,
     PAIR,
@@ -38,7 +38,7 @@ from orchestrator.methods._harness import (
     TEN,
     Format,
     HarnessJudge,
-    NamedJudgesSettings,
+    HarnessSettings,
 )
 from orchestrator.plugin import Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
@@ -58,7 +58,7 @@ def _ratings(text: str) -> list[Match]:
     return found if found and text.rfind(_BEFORE_RATING) == found[-1].start else []
 
 
-def _decisions(text: str) -> list[Match]:
+def _winners(text: str) -> list[Match]:
     """Every decision after a "final decision is"; none where the last of these has none."""
     announced = list(_DECISION.finditer(text))
     if not announced or announced[-1][1] is None:
@@ -85,10 +85,10 @@ RATING: Final = Format(
     {"auto_j": 0.0, "selfeval": 5.0},
 )
 DECISION: Final = Format(
-    lambda text: agreed(text, _decisions(text), at=-1),
+    lambda text: agreed(text, _winners(text), at=-1),
     tuple(_DECISIONS),
     PAIR,
-    lambda text: _last(_decisions(text)),
+    lambda text: _last(_winners(text)),
 )
 
 WHERE: Final = (
@@ -100,9 +100,10 @@ NAMES: Final = {"single": "single", "pairwise": "pairwise_tie"}
 """Names of the templates in Auto-J's file."""
 
 
-class Config(NamedJudgesSettings):
+class Config(HarnessSettings):
     """Settings of `auto_j`."""
 
+    judges: Judges
     mode: Literal["single", "pairwise"] = Field(
         "single", description="Rate answers, or decide between two."
     )
