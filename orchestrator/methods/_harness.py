@@ -16,6 +16,7 @@ from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.verdicts import NONE, Match, Reading, Winner, matched
 from orchestrator.methods._drawing import (
     Drawing,
+    Judges,
     OfAnswers,
     OfAnswersSettings,
     Turn,
@@ -147,6 +148,12 @@ class HarnessSettings(OfAnswersSettings):
             AskFailed: If the item lacks it.
         """
         return {}
+
+
+class NamedJudgesSettings(HarnessSettings):
+    """Settings of those whose judges the recipe names."""
+
+    judges: Judges
 
 
 class Verdict(NamedTuple):

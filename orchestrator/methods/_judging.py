@@ -136,7 +136,7 @@ def checked_prompt(
     return value
 
 
-def needs_of(template: str, fields: Mapping[str, Any]) -> frozenset[str]:
+def needs_of(template: str, fields: Mapping[str, str]) -> frozenset[str]:
     """The reference, where the prompt can't be made of such fields without it."""
     try:
         render(template, {**fields, "reference": None})

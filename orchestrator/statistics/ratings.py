@@ -154,8 +154,8 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
     found = adjusted(tested, 1.0 - level, all_pairs_of=n_models)
     for matrix, values in ((p_values, tested), (together, found.p_values), (errors, found.errors)):
         matrix[first, second] = matrix[second, first] = values
-    # Of "the row is better", with those that follow from two others: a model better than one that is
-    # better than a third is better than that, also where their own comparisons are few.
+    # Of "the row is better", with those that follow from two others: a model better than one that
+    # is better than a third is better than that, also where their own comparisons are few.
     above = np.where(gaps > 0, together, np.nan)
     for between in range(n_models):
         above = np.fmin(above, np.maximum(above[:, between, None], above[None, between, :]))
