@@ -168,12 +168,13 @@ class GlassBox(OfAnswers[Config]):
         if not names or rows.is_empty() or not set(names) <= set(rows.columns):
             return rows
         read = {name: rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in names}
+        better = {name: orientation(name) for name in names}
         within = np.full(len(rows), np.nan)
         places = rows.select("model", "scorer").with_row_index("at")
         for _, group in places.group_by("model", "scorer"):
             at = group["at"].to_numpy()
-            within[at] = combo({name: of_all[at] for name, of_all in read.items()})
-        found = {"combo": combo(read), "combo_of_model": within}
+            within[at] = combo({name: of_all[at] for name, of_all in read.items()}, better)
+        found = {"combo": combo(read, better), "combo_of_model": within}
         return rows.with_columns(
             pl.Series(name, one, pl.Float64).fill_nan(None) for name, one in found.items()
         )
