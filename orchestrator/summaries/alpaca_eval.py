@@ -29,7 +29,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, comparisons, groups, plain_mean, share_of, without_n
+from orchestrator.ranking.cells import METHODS, comparisons, groups, plain_mean, share_of
 from orchestrator.records import Floats
 from orchestrator.statistics.length import (
     head_to_head,
@@ -177,7 +177,7 @@ class AlpacaEvalSummary(Summary[Config]):
             line: list[Cell] = [
                 str(model),
                 str(judge),
-                without_n(share_of(good, pl.col("preference") - 1.0, context.confidence_level)),
+                share_of(good, pl.col("preference") - 1.0, context.confidence_level),
                 _percent(found.standard_error),
                 _percent(found.discrete_win_rate),
                 found.n,
