@@ -97,7 +97,7 @@ class ConflictAnalysis(Analysis[Config]):
         # A judge of other rewritings, drawn by other settings, says nothing about these.
         same = pl.col("judged").is_null() | (pl.col("judged") == pl.col("rewriting"))
         both = labels.join(gaps, on=_KEYS, how="inner").filter(same).drop_nulls(["d", "label"])
-        return [_conflicts(context, labels, both), *_agreements(context, labels)]
+        return [_conflicts(context, labels, both), *_agreement(context, labels)]
 
 
 def _source(context: Context, name: str | None, kind: str) -> list[Source]:
@@ -175,7 +175,7 @@ def _conflicts(context: Context, labels: pl.DataFrame, both: pl.DataFrame) -> Ta
     return make_table("conflict", title, _CONFLICTS, lines, notes=notes)
 
 
-def _agreements(context: Context, labels: pl.DataFrame) -> list[Table]:
+def _agreement(context: Context, labels: pl.DataFrame) -> list[Table]:
     """Tabulate kappas of every two who judged the same texts, and agreement of three or more."""
     wide = labels.drop_nulls("label").pivot(
         "rater", index=list(_KEYS), values="label", aggregate_function="first"

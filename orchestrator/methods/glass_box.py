@@ -198,10 +198,7 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
         found |= {f"illustrated_{name}": value for name, value in shown.items()}
     if got["reference"]:
         reference = values.of_score(got["reference"][0])
-        printed = values.sent_prob_ref(reference)
-        found |= values.calibrated_values(
-            found, values.values_of(config.augmented, reference), printed
-        )
+        found |= values.calibrated_values(found, config.augmented, reference)
     if got["draws"]:
         passes = await _passes(unit, ask, [turn.messages] * len(got["draws"]), got["draws"])
         found |= values.ensemble_values("decoding", passes)
