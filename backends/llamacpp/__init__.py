@@ -98,7 +98,7 @@ class _Server(msgspec.Struct, frozen=True):
     turns: asyncio.Semaphore
 
 
-class Llamacpp(ByIds):
+class Connection(ByIds):
     """A connection to one model of llama-server."""
 
     kind = "llamacpp"
@@ -112,7 +112,7 @@ class Llamacpp(ByIds):
         )
         super().__init__(endpoint, transport, dialect, raw=True)
         self._config = config
-        self._tokenizer = LlamacppTokenizer(self._ask, self._dialect.template)
+        self._tokenizer = Tokenizer(self._ask, self._dialect.template)
         self._contexts = Contexts(self._tokenizer, plain=endpoint.plain, taken=dialect.taken)
         self._found: _Server | None = None
         self._finding = asyncio.Lock()
@@ -251,11 +251,11 @@ class Llamacpp(ByIds):
         return _Server(props, meta, forcer, asyncio.Semaphore(max(props.total_slots or 1, 1)))
 
 
-class LlamacppKind(HttpKind[Config]):
+class Kind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("llamacpp",)
-    made = Llamacpp
+    made = Connection
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
     def connect(self, endpoint: Endpoint) -> Backend:
@@ -271,7 +271,7 @@ COMPLETION: Final = "/completion"
 _NEXT: Final = Message("user", "z")
 
 
-class LlamacppTokenizer:
+class Tokenizer:
     """The server's tokenizer; a `backends._tokens.Tokenizer`, whose methods raise `Failed`."""
 
     def __init__(self, ask: AskServer, template: Mapping[str, object]) -> None:
@@ -355,7 +355,7 @@ class Forcer:
     """
 
     def __init__(
-        self, ask: AskServer, tokenizer: LlamacppTokenizer, n_vocab: int, eos: bytes, *, cache: bool
+        self, ask: AskServer, tokenizer: Tokenizer, n_vocab: int, eos: bytes, *, cache: bool
     ) -> None:
         self._ask = ask
         self._tokenizer = tokenizer

@@ -103,7 +103,7 @@ class Config(ChatConfig):
         return value
 
 
-class Openai(OpenaiCompatible):
+class Connection(OpenaiCompatible):
     """A connection to one model of an endpoint, which says what to change where it refuses.
 
     Such an endpoint says little of itself, and its connections show nothing when it puts another
@@ -195,7 +195,7 @@ class Openai(OpenaiCompatible):
         return _advised(chosen) if isinstance(chosen, Failure) else chosen
 
 
-class OpenaiKind(BackendKind[Config]):
+class Kind(BackendKind[Config]):
     """Connections to models of such an endpoint."""
 
     @property
@@ -222,7 +222,7 @@ class OpenaiKind(BackendKind[Config]):
             extra=config.extra_body,
             system_role=config.system_role,
         )
-        kind, transport = Openai, None
+        kind, transport = Connection, None
         if endpoint.batch is not None:
             # Most runs send no batch.
             from backends.openai.batch import Batched, batch_transport  # noqa: PLC0415

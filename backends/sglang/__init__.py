@@ -65,7 +65,7 @@ class Config(ByIdsConfig):
     )
 
 
-class Sglang(ByIds):
+class Connection(ByIds):
     """A connection to one model of an SGLang server."""
 
     kind = "sglang"
@@ -78,7 +78,7 @@ class Sglang(ByIds):
         dialect = Dialect(system_role=config.system_role, extra=extra)
         super().__init__(endpoint, transport, dialect)
         self._config = config
-        tokenizer = SglangTokenizer(self._ask, endpoint.model, self._dialect.template)
+        tokenizer = Tokenizer(self._ask, endpoint.model, self._dialect.template)
         self._contexts = Contexts(tokenizer, plain=endpoint.plain, taken=dialect.taken)
 
     # -- what is asked ----------------------------------------------------------------------------
@@ -177,20 +177,20 @@ class Sglang(ByIds):
         return looked.n_cached
 
 
-class SglangKind(HttpKind[Config]):
+class Kind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("zheng2024sglang",)
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", plain_choose=True, reward=True
     )
-    made = Sglang
+    made = Connection
 
 
 GENERATE: Final = "/generate"
 
 
-class SglangTokenizer(TokenizerRoutes):
+class Tokenizer(TokenizerRoutes):
     """The server's tokenizer; a `backends._tokens.Tokenizer`."""
 
     prefix = "/v1"

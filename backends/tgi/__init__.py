@@ -42,7 +42,7 @@ class Config(ChatConfig):
     )
 
 
-class Tgi(OpenaiCompatible):
+class Connection(OpenaiCompatible):
     """A connection to a TGI server."""
 
     kind = "tgi"
@@ -260,9 +260,9 @@ _NESTED: Final = unsupported(
 )
 
 
-class TgiKind(HttpKind[Config]):
+class Kind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("tgi",)
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
-    made = Tgi
+    made = Connection

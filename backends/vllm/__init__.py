@@ -77,7 +77,7 @@ class Config(ByIdsConfig):
     )
 
 
-class Vllm(ByIds):
+class Connection(ByIds):
     """A connection to one model of a vLLM server."""
 
     kind = "vllm"
@@ -98,7 +98,7 @@ class Vllm(ByIds):
         raw = config.raw_logprobs or (None if is_neutral else False)
         super().__init__(endpoint, transport, dialect, prefill=True, raw=raw)
         self._config = config
-        tokenizer = VllmTokenizer(self._ask, endpoint.model, self._dialect.template)
+        tokenizer = Tokenizer(self._ask, endpoint.model, self._dialect.template)
         self._contexts = Contexts(tokenizer, plain=endpoint.plain, taken=dialect.taken)
         self._cap: int | None = None
         self._cap_lock = asyncio.Lock()
@@ -289,17 +289,17 @@ def _checked(drawn: Generation | Failure) -> Generation | Failure:
     return wire.MIXED_UP if is_mixed else possible(drawn)
 
 
-class VllmKind(HttpKind[Config]):
+class Kind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("kwon2023efficient",)
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", plain_choose=True, reward=True
     )
-    made = Vllm
+    made = Connection
 
 
-class VllmTokenizer(TokenizerRoutes):
+class Tokenizer(TokenizerRoutes):
     """The server's tokenizer; a `backends._tokens.Tokenizer`."""
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:

@@ -28,10 +28,10 @@ TOLERANCE = 2e-4
 TASK = (Message("user", "kofu bade kofu. Tell me more."),)
 
 
-def backend_on(player: Transport, **endpoint: object) -> llamacpp.Llamacpp:
+def backend_on(player: Transport, **endpoint: object) -> llamacpp.Connection:
     at = Endpoint(base_url="http://127.0.0.1:1", model="judge")
     at = msgspec.structs.replace(at, **endpoint)
-    return llamacpp.Llamacpp(at, player, llamacpp.Config(**SETTINGS))
+    return llamacpp.Connection(at, player, llamacpp.Config(**SETTINGS))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def player() -> Player:
 
 
 @pytest.fixture
-def backend(player: Player) -> llamacpp.Llamacpp:
+def backend(player: Player) -> llamacpp.Connection:
     return backend_on(player)
 
 

@@ -320,7 +320,7 @@ def test_where_an_answer_begins_is_not_the_users(name):
 def test_a_field_that_the_kind_writes_itself_is_refused_where_the_kind_is_known(field):
     endpoint = Endpoint(base_url="http://127.0.0.1:1", model="m", extra_body={field: 1})
     with pytest.raises(UsageError, match=f"already set by the recipe.*{field}"):
-        llamacpp.LlamacppKind(llamacpp.Config()).connect(endpoint)
+        llamacpp.Kind(llamacpp.Config()).connect(endpoint)
 
 
 # Certificates.
