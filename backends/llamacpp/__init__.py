@@ -12,12 +12,11 @@ import hashlib
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Annotated, Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
@@ -38,7 +37,7 @@ from orchestrator.records import Choice, Failure, Generation, Message, Messages,
 from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire.by_ids import Reading
 from orchestrator.wire.parsing import text_of
-from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names, joined
+from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names
 
 _ALTERNATIVES: Final = 64
 _SMALL_VOCABULARY: Final = 4096
@@ -52,7 +51,6 @@ _PYTHON_SERVER: Final = unsupported(
     "llama-server, or say `backend: openai`, which draws texts and reads labels of one token"
 )
 _NO_METRICS: Final = "%s publishes no load figures; restart llama-server with --metrics"
-_check: Final = partial(check_names, own=OWN_FIELDS | wire.OWN_FIELDS)
 logger = logging.getLogger(__name__)
 
 
@@ -74,10 +72,6 @@ class Config(ByIdsConfig):
             "each prompt, so that numbers do not depend on earlier requests, at many times the "
             "cost."
         ),
-    )
-    extra_body: Annotated[dict[str, Any], AfterValidator(_check)] = Field(
-        default_factory=dict,
-        description="Fields added to every generation, such as lora: [{id: 0, scale: 1.0}].",
     )
 
 
@@ -106,10 +100,7 @@ class Connection(ByIds):
     score_method = "forced"
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
-        dialect = Dialect(
-            extra=joined({}, config.extra_body, config.chat_template_kwargs),
-            system_role=config.system_role,
-        )
+        dialect = Dialect(system_role=config.system_role)
         super().__init__(endpoint, transport, dialect, raw=True)
         self._config = config
         self._tokenizer = Tokenizer(self._ask, self._dialect.template)
@@ -261,7 +252,7 @@ class Kind(HttpKind[Config]):
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
         try:
-            _check(dict(endpoint.extra_body))
+            check_names(dict(endpoint.extra_body), OWN_FIELDS | wire.OWN_FIELDS)
         except ValueError as error:
             raise UsageError(f"extra_body of {endpoint.model!r}: {error}") from None
         return super().connect(endpoint)

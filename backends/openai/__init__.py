@@ -24,7 +24,6 @@ from backends._openai_compatible import (
     NO_LOGPROBS,
     ChatConfig,
     Decode,
-    Extra,
     OpenaiCompatible,
     possible,
 )
@@ -80,7 +79,6 @@ class Config(ChatConfig):
         (),
         description="Fields that the endpoint rejects, such as temperature for reasoning models.",
     )
-    extra_body: Extra = Field(default_factory=dict, description="Fields added to every request.")
     continue_final_message: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
         description=(
@@ -219,7 +217,6 @@ class Kind(BackendKind[Config]):
             top_logprobs=config.top_logprobs,
             top_k_off=config.top_k_off,
             omit=(*config.omit, *(("temperature", "top_p") if reasoning else ())),
-            extra=config.extra_body,
             system_role=config.system_role,
         )
         kind, transport = Connection, None

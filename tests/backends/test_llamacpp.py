@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from backends import llamacpp
 from backends._transport import Read, Reply, Transport
@@ -136,12 +135,6 @@ async def test_a_model_that_is_not_served_is_named_with_those_that_are(player):
     assert isinstance(stated, Failure)
     assert (stated.cause, stated.permanent) == ("not_found", True)
     assert "available: judge" in stated.message
-
-
-@pytest.mark.parametrize("field", ["n_probs", "samplers", "id_slot", "seed"])
-def test_a_field_that_is_the_recipes_may_not_be_an_extra(field):
-    with pytest.raises(ValidationError, match="set by the recipe"):
-        llamacpp.Config(extra_body={field: 1})
 
 
 async def test_without_metrics_the_flag_is_named_once(caplog):

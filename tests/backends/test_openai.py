@@ -35,10 +35,11 @@ LETTERS = labels("A", "B", "C")
 async def connect(request):
     opened = []
 
-    async def open_one(rules=None, path="/v1", **settings):
+    async def open_one(rules=None, path="/v1", extra=None, **settings):
         manager = serving(rules, models=["m"], key="sk-1234")
         url, server = await manager.__aenter__()
-        endpoint = Endpoint(base_url=url + path, model="m", api_key="sk-1234", timeout_s=5.0)
+        at = {"base_url": url + path, "api_key": "sk-1234", "extra_body": extra or {}}
+        endpoint = Endpoint(model="m", timeout_s=5.0, **at)
         config = openai.Config(transport=request.param, **settings)
         backend = openai.Kind(config).connect(endpoint)
         opened.append((backend, manager))
@@ -69,7 +70,7 @@ async def test_logprobs_are_not_raw_where_sampling_may_have_changed_them(connect
 
 
 async def test_ids_come_where_extra_fields_ask_for_them(connect):
-    backend, _ = await connect(extra_body={"return_token_ids": True})
+    backend, _ = await connect(extra={"return_token_ids": True})
     outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
     assert isinstance(outcome, Generation)
     assert outcome.token_ids is not None
@@ -224,7 +225,6 @@ def test_auto_takes_the_cheaper_transport_on_this_network(url, kind):
         {"transport": "curl"},
         {"unknown": 1},
         {"top_logprobs": 0},
-        {"extra_body": {"temperature": 1}},
         {"omit": ("messages",)},
     ],
 )

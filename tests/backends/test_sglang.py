@@ -237,7 +237,7 @@ async def test_a_choice_whose_numbers_are_missing_is_refused(connect):
 def test_an_adapter_is_named_in_every_request_that_computes(adapter, expected):
     ask = Ask().generate("m", MESSAGES, Sampling(max_tokens=1))
     bodies = [
-        wire.draw((1, 2), ask, 0, {}, {"lora_path": adapter} if adapter else {}),
+        wire.draw((1, 2), ask, 0, {"lora_path": adapter} if adapter else {}),
         wire.score((1, 2), 1, 0, lora=adapter),
         wire.look([(1, 2)], [[3]], adapter),
     ]
