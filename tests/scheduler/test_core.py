@@ -430,7 +430,10 @@ CUT = Failure("connection", "cut")
 
 def ended(c, answer, took_s=1.0):
     """Send all that may be sent until nothing is left; how often each was sent, and its end."""
-    now, flying, sent, ends = 0.0, [], {}, {}
+    now = 0.0
+    flying: list[tuple[float, int, Request]] = []
+    sent: dict[int, int] = {}
+    ends: dict[int, object] = {}
     while c.busy("m"):
         while (taken := c.take("m", now)) is not None:
             sent[taken.position] = sent.get(taken.position, 0) + 1
