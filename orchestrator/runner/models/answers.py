@@ -83,6 +83,8 @@ class AnswerFile:
         found, generators, n_empty = _read(self._rows, self._form, given.generator)
         _check_generators(path.name, given.generator, generators)
         self.read_as = _read_as(self._rows, self._form, found, n_empty)
+        first = found[0][1].key
+        self._first = f" (the first there is to {first!r:.80})" if first else ""
         self._hashes, self._places = _index(found, self._rows, self._form)
 
     def __len__(self) -> int:
@@ -93,7 +95,7 @@ class AnswerFile:
         """The answer to a turn of an item, or why there is none."""
         if not isinstance(ask, GenerateAsk) or ask.turn < 1:
             return _UNSUPPORTED
-        said = f"{self._file} has no answer to {item.key!r}, turn {ask.turn}"
+        said = f"{self._file} has no answer to {item.key!r}, turn {ask.turn}{self._first}"
         # The key is tried before the prompt, and an answer to the turn before one to all turns.
         n_turns = 1 + len(item.followups)
         addresses = [
