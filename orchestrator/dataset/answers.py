@@ -12,15 +12,27 @@ from orchestrator.dataset.shapes import (
     CHATS,
     RowError,
     at,
+    available,
     chat,
     from_text,
     is_chat,
     is_list,
+    likely,
     written,
 )
 
 _MANY: Final = 10**9
-_KEYS: Final = ("key", "item", "question_id", "doc_id", "id", "uid", "custom_id")
+_KEYS: Final = (
+    "key",
+    "item",
+    "question_id",
+    "doc_id",
+    "id",
+    "uid",
+    "custom_id",
+    "session_id",
+    "task_id",
+)
 _PROMPTS: Final = (*DEFAULTS["prompt"], *OTHER_PROMPTS, "origin_prompt")
 _TEXTS: Final = ("text", "answer", "output", "response", "completion", "prediction")
 _MODELS: Final = ("generator", "model_id", "model")
@@ -76,7 +88,7 @@ FORMS: Final = (
     Form(
         "results of promptfoo", ("provider", "response"), ("response",),
         (*_under("vars", _KEYS), *_under("testCase.vars", _KEYS)),
-        (*_under("vars", _PROMPTS), *_under("testCase.vars", _PROMPTS), "prompt"),
+        (*_under("vars", _PROMPTS), *_under("testCase.vars", _PROMPTS), "prompt", "prompt.raw"),
         ("provider.label", "provider.id", "provider"),
     ),
     *(Form("test cases of DeepEval", (name,), (name,)) for name in _ACTUAL),
@@ -156,7 +168,8 @@ def find_form(rows: Rows, *, key: str = "", prompt: str = "", text: str = "") ->
             forms = ", ".join(dict.fromkeys(form.name for form in FORMS))
             raise RowError(
                 f"no answer: none of {', '.join(_TEXTS)}, a chat that ends with one, or one of "
-                f"these forms: {forms}; set 'text'"
+                f"these forms: {forms}; {available(rows.columns)}; set "
+                f"text: {likely(first, (*_TEXTS, *_REPLIES)) or 'COLUMN'!r}"
             )
         name = "chats" if could[0] in ended else "rows with a text"
         found = Form(name, (), (could[0],), prompt=(*_PROMPTS, *chats))
@@ -182,7 +195,9 @@ def answer_row(row: Mapping[str, object], form: Form) -> AnswerRow:
     if not key and not prompts:
         raise RowError(
             f"neither a key ({', '.join(form.key)}) nor a prompt ({', '.join(form.prompt)}) to "
-            "find its item by; set 'key' or 'prompt'"
+            f"find its item by; {available(list(row))}; set key: "
+            f"{likely(row, form.key) or 'COLUMN'!r} or prompt: "
+            f"{likely(row, form.prompt) or 'COLUMN'!r}"
         )
     generator = next((name for path in form.model if (name := _plain(at(row, path)))), "")
     turn, epoch = _count(row, "turn"), _count(row, "epoch") if "epoch" in form.told_by else 0
