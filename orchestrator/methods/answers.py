@@ -24,7 +24,6 @@ from orchestrator.plugin import (
     Unit,
     typed,
 )
-from orchestrator.records import GIVEN
 
 
 class Answers(Method[AnswersConfig]):
@@ -86,7 +85,8 @@ class Answers(Method[AnswersConfig]):
 
 def _n_tokens(answer: Generation) -> int | None:
     """Tokens of the answer without its thinking; None where nobody counted them."""
-    if answer.finish_reason == GIVEN or (answer.thinking and answer.n_thinking_tokens is None):
+    is_given = not answer.n_completion_tokens and answer.token_ids is None
+    if is_given or (answer.thinking and answer.n_thinking_tokens is None):
         return None
     return answer.n_completion_tokens - (answer.n_thinking_tokens or 0)
 
