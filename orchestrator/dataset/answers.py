@@ -296,20 +296,17 @@ def _samples(value: object, path: str, end: str) -> Iterator[Sample]:
             told = [one for one in parts if one.get("type") not in {"reasoning", "tool_use"}]
             yield (written(told, path, between=""),), end
             return
-        yield from (one for each in _ordered(value, path) for one in _samples(each, path, end))
+        try:
+            parts.sort(key=lambda choice: choice.get("index") or 0)
+        except TypeError as error:
+            raise RowError(f"{path!r} have indexes that are not numbers") from error
+        yield from (one for each in parts for one in _samples(each, path, end))
     elif value == [] and path != "choices":  # nobody answered
         yield (None,), end
     elif path.rpartition(".")[2] == "choices" and value is not None:
         raise RowError(f"{path!r} must be a list of {{index, turns}}, or of messages")
     else:
         yield _turns(value, path), end
-
-
-def _ordered(choices: Sequence[Any], path: str) -> list[Any]:
-    try:
-        return sorted(choices, key=lambda choice: choice.get("index") or 0)
-    except TypeError as error:
-        raise RowError(f"{path!r} have indexes that are not numbers") from error
 
 
 def _responses(value: object, name: str) -> tuple[Sample, ...]:

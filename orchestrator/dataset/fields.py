@@ -59,8 +59,8 @@ class FieldNames(Settings):
         None,
         description=(
             "Column of a conversation instead: a list of {role, content}, or of {from, value}; "
-            "answers at its end are left out. Default: messages, else conversations or "
-            "conversation."
+            "answers at its end are left out. Default: messages, else conversations, "
+            "conversation or conversation_input."
         ),
     )
     turns: str | None = Field(
