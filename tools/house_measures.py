@@ -31,10 +31,10 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 986,
-    "functions with `Any` in the signature": 217,
-    "lines": 99_544,
+    "functions with `Any` in the signature": 216,
+    "lines": 99_633,
     "files": 397,
-    "distinct names": 3_742,
+    "distinct names": 3_743,
     "value classes": 483,
     "fields of value classes": 2_336,
     "pairs of value classes that share 60 % of their fields": 14,
