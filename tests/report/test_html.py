@@ -147,7 +147,7 @@ def test_causes_of_missing_rows_stand_by_how_often_they_are(material, causes):
         | {"status": ["failed" if one else "ok" for one in causes]}
     )
     (row,) = basis.coverage(replace(material, frames={"m": frame})).table.rows
-    counts = [int(one.rpartition(" ")[2]) for one in row[-1].split(", ")] if row[3] else []
+    counts = [int(one.rpartition(" ")[2]) for one in str(row[-1]).split(", ")] if row[3] else []
     assert counts == sorted(Counter(filter(None, causes)).values(), reverse=True)
     assert sum(counts) == row[3]
 
