@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from itertools import combinations, permutations
 from typing import Final
 
-import msgspec
 import numpy as np
 import polars as pl
 from pydantic import Field
@@ -40,7 +39,6 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import PAIRWISE, POINTWISE, SCORES, WORDS, mass
 from orchestrator.ranking.winners import (
     Judged,
@@ -158,7 +156,7 @@ def _intervals(settings: Sequence[Judged], context: Context) -> Table:
             if credit.size:
                 share = measured(share_over(credit, prompts, level))
                 tied = float((credit == 0.5).mean())
-            lines.append([setting.name, WORDS[name], without_n(share), tied, len(credit)])
+            lines.append([setting.name, WORDS[name], share, tied, len(credit)])
     return make_table(
         "judge_accuracy.intervals",
         "Accuracy with its interval",
@@ -188,8 +186,8 @@ def _errors(settings: Sequence[Judged], context: Context) -> Table:
             of_mode = errors.get(_MODES.get(name, "mode"))
             change = None
             if of_mode is not None and not name.startswith("mode"):
-                change = without_n(measured(clustered_mean(error - of_mode, prompts, level)))
-            lines.append([setting.name, WORDS[name], without_n(mean), change, len(error)])
+                change = measured(clustered_mean(error - of_mode, prompts, level))
+            lines.append([setting.name, WORDS[name], mean, change, len(error)])
     notes = [
         "of the preference x in [-1, 1] for what is right, ((1 - x) / 2)²: 0 for a sure and right "
         "verdict, 0.25 for a tie, 1 for a sure and wrong one; intervals over prompts (jackknife, "
@@ -221,11 +219,11 @@ def _contrasts(settings: Sequence[Judged], context: Context) -> Table:
                     known.credits(one), known.credits(two), prompts, context.resampling()
                 )
                 found.append((setting.name, WORDS[one], WORDS[two], comparison))
-    table = _comparison_table(
-        "judge_accuracy.contrasts", "Mean against mode, before against after", found
-    )
     against_mode = [one for one in found if one[2].startswith("mode")]
-    return _with_count(table, "the mean is more accurate than the mode", against_mode, context)
+    note = _count("the mean is more accurate than the mode", against_mode, context)
+    return _comparisons(
+        "judge_accuracy.contrasts", "Mean against mode, before against after", found, note
+    )
 
 
 def _categories(settings: Sequence[Judged], context: Context) -> list[Table]:
@@ -247,7 +245,7 @@ def _categories(settings: Sequence[Judged], context: Context) -> list[Table]:
                     continue
                 first, second = (setting.known.credits(which)[mine] for which in (one, two))
                 found = compare_accuracies(first, second, prompts[mine], context.resampling())
-                means, gain = (found.first, found.second), without_n(measured(found))
+                means, gain = (found.first, found.second), measured(found)
                 how = WORDS[one].partition(", ")[2]
                 lines.append([name, setting.name, how, *map(finite, means), gain, int(mine.sum())])
     if not lines:
@@ -288,33 +286,32 @@ def _reasoning(settings: Sequence[Judged], context: Context) -> list[Table]:
                 by_mean.append(found[-1])
     if not found:
         return []
-    table = _comparison_table(
-        "judge_accuracy.reasoning", "Without reasoning against with it", found
-    )
-    return [_with_count(table, "without reasoning the mean is more accurate", by_mean, context)]
+    note = _count("without reasoning the mean is more accurate", by_mean, context)
+    title = "Without reasoning against with it"
+    return [_comparisons("judge_accuracy.reasoning", title, found, note)]
 
 
-def _comparison_table(key: str, title: str, found: Sequence[Compared]) -> Table:
+def _comparisons(key: str, title: str, found: Sequence[Compared], note: list[str]) -> Table:
     notes = [
+        *note,
         "difference: first accuracy minus second, on shared pairs; interval over prompts; p: "
-        "by flipping signs of prompts"
+        "by flipping signs of prompts",
     ]
     return make_table(key, title, _COMPARED, compared_lines(found), notes=notes)
 
 
-def _with_count(table: Table, what: str, found: Sequence[Compared], context: Context) -> Table:
-    """The table with a sentence on how often a claim holds, and how often surely."""
+def _count(what: str, found: Sequence[Compared], context: Context) -> list[str]:
+    """Say how often a claim holds, and how often surely; [] for nothing to count."""
     values = [one.value for *_, one in found if not math.isnan(one.value)]
     if not values:
-        return table
+        return []
     adjusted = holm_adjusted([comparison for *_, comparison in found])
     surely = sum(
         p is not None and p < 1 - context.confidence_level and one[3].value > 0.0
         for one, p in zip(found, adjusted, strict=True)
     )
     better, equal = sum(value > 0 for value in values), sum(value == 0 for value in values)
-    said = f"{what} in {better} of {len(values)} cases ({equal} equal); significantly in {surely}"
-    return msgspec.structs.replace(table, notes=(said, *table.notes))
+    return [f"{what} in {better} of {len(values)} cases ({equal} equal); significantly in {surely}"]
 
 
 class JudgePromptsConfig(Settings):
@@ -346,16 +343,16 @@ def _settings(settings: Sequence[Judged], context: Context) -> Table:
         coverage = rows["coverage"].cast(pl.Float64).fill_null(np.nan).clip(0.0, 1.0).to_numpy()
         flips: Cell = Measured(None, why="no order is read")
         if trust is not None and trust.n_pairs:
-            flips = without_n(measured(trust.flips))
+            flips = measured(trust.flips)
         accuracy: Cell = Measured(None, why="not known")
         if len(one.known.truth):
             credit, of_known = one.known.credits(one.pairs.mean), one.known.pairs.prompts()
-            accuracy = without_n(measured(share_over(credit, of_known, level)))
+            accuracy = measured(share_over(credit, of_known, level))
         lines.append(
             [
                 one.name,
                 "" if trust is None else trust.verdict,
-                without_n(measured(share_over(coverage, prompts, level))),
+                measured(share_over(coverage, prompts, level)),
                 flips,
                 None if trust is None else trust.n_decided,
                 None if trust is None else trust.n_missing,
@@ -392,10 +389,10 @@ def _agreement(settings: Sequence[Judged], context: Context) -> Table:
         alike = (both["first"] == both["second"]).cast(pl.Float64).to_numpy()
         level = context.confidence_level
         decided = both["first"].to_numpy(), both["second"].to_numpy()
-        kappa = without_n(measured(cohen_kappa(*decided, codes(both[CLUSTER]), level)))
+        kappa = measured(cohen_kappa(*decided, codes(both[CLUSTER]), level))
         share: Cell = Measured(None, why="no pair in common")
         if len(both):
-            share = without_n(measured(share_over(alike, codes(both[CLUSTER]), level)))
+            share = measured(share_over(alike, codes(both[CLUSTER]), level))
         lines.append([one.name, two.name, share, kappa, len(both)])
     notes = ["decisions by the mean of both orders; settings can agree and both be wrong"]
     return make_table(

@@ -27,7 +27,7 @@ from orchestrator.plugin import (
 )
 from orchestrator.ranking.cells import groups, mean_of, plain_mean
 from orchestrator.statistics.correlation import correlate
-from orchestrator.statistics.elo import bootstrap_elo, expected_score
+from orchestrator.statistics.elo import BASE, SCALE, bootstrap_elo
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
@@ -148,7 +148,7 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
         "wins exclude ties",
     ]
     predicted: list[list[Cell]] = [
-        [votes.models[i], votes.models[j], expected_score(elo[i], elo[j])]
+        [votes.models[i], votes.models[j], float(1.0 / (1.0 + BASE ** ((elo[j] - elo[i]) / SCALE)))]
         for i, j in combinations([i for i in order if fought[i]], 2)
     ]
     said = ["of the ratings as published; the shares of votes are in the table of win rates"]
@@ -208,8 +208,8 @@ def _length(context: Context, votes: Votes) -> Table:
         confidence_level=context.confidence_level,
     )
     rows: list[list[Cell]] = [
-        ["share of votes for the longer answer", measured(share), n_apart],
-        ["Spearman of win rate with length", measured(found), found.n_points],
+        ["share of votes for the longer answer", measured(share, with_n=True), n_apart],
+        ["Spearman of win rate with length", measured(found, with_n=True), found.n_points],
     ]
     notes = [
         "length in characters, relative to the mean of the item's answers; 0.5 and 0 mean no "
@@ -229,7 +229,7 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: flo
     other = pl.when(pl.col("model_a") == top).then(pl.col("model_b")).otherwise(pl.col("model_a"))
     near = near.select("item", *OVER, other=other, f1=pl.col("f1").fill_nan(None))
     found = [
-        (str(model), mean_of(by_item, pl.col("f1"), context.confidence_level))
+        (str(model), mean_of(by_item, pl.col("f1"), context.confidence_level, with_n=True))
         for (model,), frame in groups(near, "other")
         for by_item in [frame.group_by("item", *OVER, maintain_order=True).agg(pl.mean("f1"))]
     ]

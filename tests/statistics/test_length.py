@@ -14,14 +14,20 @@ from orchestrator.statistics.length import (
     fit_penalised,
     head_to_head,
     length_controlled_win_rate,
-    predicted_preference,
     standardised_length,
 )
 from orchestrator.statistics.resampling import Resampling
 
 
-def controlled(*values, **options):
-    return length_controlled_win_rate(*values, **options)
+def controlled(preferences, gap, hard, *, gamed=None, prompts=None, resampling=None):
+    return length_controlled_win_rate(
+        preferences,
+        gap,
+        hard,
+        gamed=gamed,
+        prompts=np.arange(len(preferences)) if prompts is None else prompts,
+        resampling=resampling or Resampling(2, np.random.default_rng(0)),
+    )
 
 
 @pytest.fixture
@@ -109,13 +115,6 @@ def test_gamed_rows_hold_the_length_effect(rng):
     assert held.length < controlled(preferences, gap, hard).length - 0.05
 
 
-def test_without_difficulties_the_term_is_out(rng):
-    preferences, gap, _ = judged(rng, 200, 0.3, -0.5, 0.0)
-    found = controlled(preferences, gap)
-    assert found.difficulty == 0.0
-    assert found.standard_error == pytest.approx(0.0, abs=1e-9)
-
-
 def test_interval_comes_from_resampled_prompts(rng):
     p, gap, hard = judged(rng, 150, 0.3, -0.5, 0.4)
     preferences = 1.0 + (rng.random(150) < p - 1)
@@ -132,7 +131,7 @@ def test_missing_preferences_are_left_out(rng):
 
 def test_too_few_judgments_are_refused():
     with pytest.raises(StatisticsError):
-        controlled(np.array([1.0, 2.0]), np.array([0.1, 0.2]))
+        controlled(np.array([1.0, 2.0]), np.array([0.1, 0.2]), np.zeros(2))
 
 
 def test_lengths_that_do_not_vary_are_refused():
@@ -143,10 +142,6 @@ def test_lengths_that_do_not_vary_are_refused():
 def test_standardised_length_is_baseline_minus_model():
     found = standardised_length(np.array([10.0, 10.0]), np.array([8.0, 14.0]))
     assert found == pytest.approx(np.array([2.0, -4.0]) / np.std([2.0, -4.0], ddof=1))
-
-
-def test_prediction_is_at_equal_length():
-    assert predicted_preference(0.0, 1.0, np.array([0.0])) == pytest.approx(0.5)
 
 
 def test_the_fit_with_its_interval_takes_a_second_not_half_a_minute(rng):
