@@ -259,17 +259,12 @@ def _overlap(n_apart: int, n_pairs: int) -> Phrase:
     if not n_pairs:
         return Phrase()
     which = (
-        "the two intervals" if n_pairs == 1 else f"the intervals of {n_apart} of {n_pairs} pairs"
+        "The two intervals" if n_pairs == 1 else f"The intervals of {n_apart} of {n_pairs} pairs"
     )
-    do = "do not overlap" if n_apart or n_pairs > 1 else "overlap"
-    tested = (
-        ""
-        if n_apart == n_pairs
-        else " `orchestrator compare` tests differences on the same prompts."
-    )
-    return phrase(
-        f"{which[:1].upper()}{which[1:]} {do} (not adjusted for multiple comparisons).{tested}"
-    )
+    do = "overlap" if n_pairs == 1 and not n_apart else "do not overlap"
+    tested = " `orchestrator compare` tests differences on the same prompts."
+    more = tested if n_apart < n_pairs else ""
+    return phrase(f"{which} {do} (not adjusted for multiple comparisons).{more}")
 
 
 def _standing(column: Column, model: str, cell: Measured) -> Standing:

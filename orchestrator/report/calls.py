@@ -31,7 +31,6 @@ _ABOUT: Final = 12
 _LEAST_STAGES: Final = 8
 _TOTAL: Final = "total"
 _TITLES: Final = ("stage", "model", "method")
-_BESIDE_MODELS: Final = ("stage", "method")
 
 
 @paged
@@ -297,15 +296,11 @@ def _named(
     width = next(fitting, _MIN_NAME)
     called = [page.names(part, width) for part in parts]
     cells = [
-        [
-            *(
-                page.cell(found[name], "" if title in _BESIDE_MODELS else HEADING)
-                for found, name, title in zip(called, names, titles, strict=True)
-            ),
-            *row,
-        ]
+        [*(page.cell(of[name]) for of, name in zip(called, names, strict=True)), *row]
         for names, row in zip(named, rows, strict=True)
     ]
+    for row in cells:
+        row[len(titles) - 1].stylize(HEADING)
     return page.table([*(Column(title, "left") for title in titles), *columns], cells)
 
 
