@@ -12,6 +12,7 @@ from orchestrator.backend import (
     Backend,
     Endpoint,
     Provenance,
+    RendersChats,
     reward,
     server_address,
     split_query,
@@ -30,8 +31,10 @@ from orchestrator.records import (
     Failure,
     Generation,
     Label,
+    Messages,
     Rewards,
     Scored,
+    unsupported,
 )
 from orchestrator.wire import failures
 
@@ -274,6 +277,20 @@ class Asking:
     async def rated(self, ask: RewardAsk) -> Rewards | Failure:
         """Rate a conversation."""
         return await self._patiently(lambda: reward(self._t.backend, ask), _failed)
+
+    async def rendered(self, messages: Messages) -> tuple[tuple[int, ...], str | None] | Failure:
+        """Render a chat; see `orchestrator.backend.RendersChats`."""
+        backend, none = self._t.backend, unsupported(f"{self._t.kind} has no tokenise route")
+        if not isinstance(backend, RendersChats):
+            return none
+
+        async def ask() -> tuple[tuple[int, ...], str | None] | Failure:
+            found = await backend.rendered(messages)
+            # No such route, rather than a server that is away; what it said may be of the model.
+            unread = isinstance(found, Failure) and found.cause == "unparseable"
+            return none if unread else found
+
+        return await self._patiently(ask, _failed)
 
     async def _patiently(
         self, ask: Callable[[], Awaitable[T]], failure_of: Callable[[T], Failure | None]

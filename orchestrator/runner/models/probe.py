@@ -151,7 +151,6 @@ class Probe:
             fingerprint=self._t.provenance.fingerprint,
             findings=tuple(findings),
             n_prompt=self.n_prompt,
-            named=self.first,
             seen=seen,
             noise=measured,
         )
@@ -161,11 +160,6 @@ class Probe:
         """Tokens of the question, as the server counts them."""
         found = chat(self._greedy)
         return None if found is None else found.n_prompt
-
-    @property
-    def first(self) -> dict[str, float]:
-        """Log-probabilities of what is listed as the first token of the answer, by its name."""
-        return next(iter(record.of_chat(chat(self._greedy)).listed), {})
 
     async def _ask(self, **more: object) -> HttpReply:
         """One chat completion; what an endpoint refuses is left out once."""
@@ -286,48 +280,16 @@ class Probe:
         return abilities.tried_choice(ask, await self.asks.chosen(ask))
 
     async def tokens(self) -> list[Finding]:
-        """Check the template, and that texts come back from ids."""
-        routes = requests.TOKENISING.get(self._t.kind)
-        if routes is None:
-            return [unknown("template", f"{self._t.kind} has no tokenise route")]
-        asked = {
-            "model": self._t.model,
-            "messages": messages_of(requests.PROMPT),
-            "add_generation_prompt": True,
-        }
-        reply = await self.asks.post(routes.chat_path, asked)
-        rendered, self._ids = requests.text(reply, routes.rendered_field), requests.ids(reply)
-        if rendered is not None and self._ids is None and routes.text_path:
-            with_special = {routes.text_field: rendered, "add_special": True, "parse_special": True}
-            self._ids = requests.ids(await self.asks.post(routes.text_path, with_special))
-        if rendered is None and self._ids is not None:
-            rendered = await self._back(routes, self._ids)
-        found: list[Finding] = []
-        if self._ids is not None:
-            counted = chat(self._greedy)
-            n_used = None if counted is None else counted.n_prompt
-            found = [checks.beginning(self._ids), checks.prompt_length(len(self._ids), n_used)]
-        else:
-            found = [unknown("template", f"{routes.chat_path}: {reply.status} {reply.words}")]
-        if rendered is not None:
-            found += checks.template(rendered, dt.datetime.now(tz=dt.UTC).date())
-        return [*found, await self._round_trip(routes)]
-
-    async def _back(self, routes: requests.Tokenising, ids: tuple[int, ...]) -> str | None:
-        if not routes.back_path:
-            return None
-        asked = {"model": self._t.model, "tokens": ids, "skip_special_tokens": False}
-        return requests.text(await self.asks.post(routes.back_path, asked), routes.back_field)
-
-    async def _round_trip(self, routes: requests.Tokenising) -> Finding:
-        if not routes.text_path or not routes.back_path:
-            return unknown("round_trip", "the server does not turn ids into text")
-        asked = {"model": self._t.model, routes.text_field: checks.NASTY, **routes.text_extra}
-        ids = requests.ids(await self.asks.post(routes.text_path, asked))
-        back = None if ids is None else await self._back(routes, ids)
-        if back is None:
-            return unknown("round_trip", "the server does not turn ids into text")
-        return checks.round_trip(checks.NASTY, back)
+        """Check what the chat template makes of a chat."""
+        found = await self.asks.rendered(requests.PROMPT)
+        if isinstance(found, Failure):
+            return [unknown("template", found.message)]
+        self._ids, text = found
+        findings = [checks.beginning(self._ids)]
+        findings.append(checks.prompt_length(len(self._ids), self.n_prompt))
+        if text is not None:
+            findings += checks.template(text, dt.datetime.now(tz=dt.UTC).date())
+        return findings
 
     async def labels(self) -> list[Finding]:
         """Check requests for given ids, and their effect on other replies."""
