@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
-from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
+from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     ROUTES_MISSING,
     Backend,
@@ -20,7 +20,6 @@ from orchestrator.backend import (
     with_query,
 )
 from orchestrator.network import CONTROL_BYTES, client_session, collect, trust, words_of
-from orchestrator.probing import requests
 from orchestrator.probing.abilities import Example
 from orchestrator.probing.replies import PATHS, HttpReply, identify, model_names
 from orchestrator.records import (
@@ -30,7 +29,6 @@ from orchestrator.records import (
     Choice,
     Failure,
     Generation,
-    Label,
     Messages,
     Rewards,
     Scored,
@@ -265,10 +263,6 @@ class Asking:
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """Score a text."""
         return await self._patiently(lambda: self._t.backend.score(ask), _failed)
-
-    async def choose(self, labels: tuple[Label, ...]) -> Choice | Failure:
-        """Choose among labels after the probe's question."""
-        return await self.chosen(Ask().choose(self._t.model, requests.QUESTION, labels))
 
     async def chosen(self, ask: ChooseAsk) -> Choice | Failure:
         """Answer a choice."""
