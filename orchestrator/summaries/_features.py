@@ -77,8 +77,6 @@ class GlassBoxSummary(Summary[glass_box.Config]):
     def summarise(self, context: Context) -> list[Table]:
         """The features, then the answers that they were read off."""
         config = self.config
-        if context.rows.is_empty():
-            return []
         oriented = glass_box.GlassBox(config).scores
         bounds = [name for name in _BOUNDS if "bounds" in config.groups]
         if config.vocabulary_size is None:
@@ -152,8 +150,6 @@ class ConfidenceSummary(Summary[confidence.Config]):
     def summarise(self, context: Context) -> list[Table]:
         """The measures, then the answers, lists and samples that they were read off."""
         config = self.config
-        if context.rows.is_empty():
-            return []
         more = ("n_short", "p_true_coverage", "n_meanings")
         rows = numbered(context, (*_READS, *more))
         measures = means_by_model(context, rows, confidence.Confidence(config).scores)
