@@ -96,7 +96,7 @@ class JuryAnalysis(Analysis[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """Ratings by the jury, and each judge against the others."""
-        jury = _seated(context, self.config)
+        jury = _judged(context, self.config)
         if not len(jury.soft):
             raise UsageError(f"{context.name}: no pair was judged by all judges")
         trusts = context.trust.get(source_of_judges(context, self.config.method).name, ())
@@ -105,7 +105,7 @@ class JuryAnalysis(Analysis[Config]):
         return [untrusted(table, warnings) for table in tables]
 
 
-def _seated(context: Context, config: Config) -> _Jury:
+def _judged(context: Context, config: Config) -> _Jury:
     source = source_of_judges(context, config.method)
     found = preferences(judged_rows(context, source))
     by_judge = dict(found.by_judge())
