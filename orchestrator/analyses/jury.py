@@ -205,10 +205,6 @@ def _members(jury: _Jury, context: Context) -> Table:
         "agrees: the same side of one half as the weighted mean of the other judges",
         _OF_DIFFERENT,
     ]
-    basis = _differing(jury)
+    differing = prompt_words(jury.pairs.rows.filter(pl.Series(differ)))
+    basis = f"{int(differ.sum()):,} pairs of different answers · {differing}"
     return make_table("jury.members", "Each judge", _MEMBERS, lines, basis=basis, notes=notes)
-
-
-def _differing(jury: _Jury) -> str:
-    prompts = prompt_words(jury.pairs.rows.filter(pl.Series(jury.differ)))
-    return f"{int(jury.differ.sum()):,} pairs of different answers · {prompts}"

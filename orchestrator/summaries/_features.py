@@ -144,8 +144,6 @@ class ConfidenceSummary(Summary[confidence.Config]):
 
     reads_alone = True
     reads = ("status",)
-    section = "Confidence"
-    section_order = 2
 
     def summarise(self, context: Context) -> list[Table]:
         """The measures, then the answers, lists and samples that they were read off."""
