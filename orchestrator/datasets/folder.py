@@ -210,8 +210,7 @@ def _split_of(path: Path) -> str:
 
 
 def _usual(word: str) -> str:
-    lower = word.lower()
-    return next((split for split, words in _KEYWORDS.items() if lower in words), "")
+    return next((split for split, words in _KEYWORDS.items() if word.lower() in words), "")
 
 
 class Config(FolderSettings):
