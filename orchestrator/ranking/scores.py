@@ -1,9 +1,11 @@
 """Scores of a run's methods in one shape, side by side, their means, and statistics of columns."""
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from itertools import islice
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -21,6 +23,7 @@ from orchestrator.ranking.cells import (
     METHODS,
     comparisons,
     floats,
+    mean_by_place,
     mean_of,
     numbers_of,
     packed,
@@ -127,17 +130,32 @@ def source_of(context: Context, name: str) -> Source:
     raise UsageError(f"{context.name}: unknown method {name!r}; available: {names}")
 
 
-def score(context: Context, source: Source, column: str, *, as_categories: bool = False) -> Score:
+def score(
+    context: Context,
+    source: Source,
+    column: str,
+    *,
+    as_categories: bool = False,
+    only: Collection[str] = tuple(_SHAPE),
+) -> Score:
     """One column of a method's rows.
 
     With `as_categories` the points hold texts as categories, and no clusters: a fifth of the
-    memory.
+    memory. They have the columns of `only`.
 
     Raises:
         UsageError: If there is no such column of numbers.
     """
     there = names_of(context.frames, source.frame)
-    wanted = [one for one in (*_SHAPE, "model_a", "model_b") if one in there and one != column]
+    shape = {key: kind for key, kind in _SHAPE.items() if key in only}
+    if as_categories:
+        shape = {key: kind for key, kind in shape.items() if key not in OVER}
+    is_pairwise = "model_a" in there
+    named = {"model": "model_a", "opponent": "model_b"} if is_pairwise else {}
+    asked = [key for key in shape if key not in named]
+    if named.keys() & shape.keys():
+        asked += named.values()
+    wanted = [one for one in asked if one in there and one != column]
     wanted.append(column)
     rows = (context.categories_of if as_categories else context.rows_of)(source, wanted)
     name = f"{source.name}.{column}"
@@ -148,28 +166,24 @@ def score(context: Context, source: Source, column: str, *, as_categories: bool 
             f"{context.name}: {source.name!r} has no numeric column {column!r}; available: "
             f"{', '.join(numbers)}"
         )
-    shape = {key: kind for key, kind in _SHAPE.items() if not as_categories or key not in OVER}
     ends = (0.0, 1.0) if rows.schema[column] == pl.Boolean() else ends_of(source, column)
+    points = rows.with_columns(value=pl.col(column).cast(pl.Float64).fill_nan(None))
+    if is_pairwise:
+        ends = (0.0, 1.0)
+        first, second = (
+            points.rename(dict(zip(pair, ("model", "opponent"), strict=True)), strict=False)
+            for pair in (("model_a", "model_b"), ("model_b", "model_a"))
+        )
+        second = second.with_columns(value=1.0 - pl.col("value"))
+        points = pl.concat([first, second.select(first.columns)])
     text = pl.Categorical() if as_categories else pl.String()
-    rows = rows.with_columns(
-        value=pl.col(column).cast(pl.Float64).fill_nan(None),
-        **{
-            key: pl.lit(None, text if kind == pl.String() else kind)
-            for key, kind in shape.items()
-            if key not in (*rows.columns, "value")
-        },
-    ).with_columns(turn=pl.col("turn").fill_null(1))
-    orientation = source.scores.get(column, 1)
-    if "model_a" not in rows.columns:
-        points = rows.select(*shape)
-        return Score(name, orientation, points, is_pairwise=False, ends=ends)
-    sides = [
-        rows.with_columns(model=pl.col("model_a"), opponent=pl.col("model_b")).select(*shape),
-        rows.with_columns(
-            model=pl.col("model_b"), opponent=pl.col("model_a"), value=1.0 - pl.col("value")
-        ).select(*shape),
-    ]
-    return Score(name, orientation, pl.concat(sides), is_pairwise=True, ends=(0.0, 1.0))
+    points = points.with_columns(
+        pl.lit(None, text if kind == pl.String() else kind).alias(key)
+        for key, kind in shape.items()
+        if key not in points.columns
+    ).select(*shape)
+    points = points.with_columns(pl.col("^turn$").fill_null(1))
+    return Score(name, source.scores.get(column, 1), points, is_pairwise=is_pairwise, ends=ends)
 
 
 def ends_of(source: Source, column: str) -> tuple[float, float] | None:
@@ -195,7 +209,7 @@ class Aligned:
     """One row an answer, one column a score; more is better in all of them.
 
     Attributes:
-        frame: Columns item, turn, model, cluster, length (characters), and the scores.
+        frame: Columns cluster, prompt_key, length (characters), and the scores; nan where missing.
         names: The scores, main ones of each method first; `GOLD` last, if it is known and varies.
     """
 
@@ -205,8 +219,8 @@ class Aligned:
     def correlation(self, one: str, two: str, level: float) -> Correlation:
         """Spearman's, over all answers, with an interval over prompts."""
         return correlate(
-            floats(self.frame[one]),
-            floats(self.frame[two]),
+            self.frame[one].to_numpy(),
+            self.frame[two].to_numpy(),
             codes(self.frame[CLUSTER]),
             kind="spearman",
             confidence_level=level,
@@ -227,44 +241,77 @@ def align(
     answers = _answers(context)
     if needs_gold and (answers is None or answers[GOLD].n_unique() < 2):
         return None
-    frame = pl.DataFrame(schema=dict.fromkeys(KEYS, pl.Null))
-    names: list[str] = []
+    about: list[pl.DataFrame] = []
+    scores: list[dict[str, Floats]] = []
     for source in context.sources:
         columns = list(source.scores)[:_PER_METHOD] if wanted is None else wanted.get(source.name)
-        rows = pl.DataFrame()
-        for column in columns or ():
-            with contextlib.suppress(OrchestratorError):
-                found = score(context, source, column, as_categories=True)
-                values = found.points["value"] * found.orientation
-                rows = found.points.select(KEYS) if rows.is_empty() else rows
-                rows = rows.with_columns(values.alias(f"{source.name}.{column}"))
-        if rows.is_empty():
-            continue
-        rows = rows.group_by(KEYS, maintain_order=True).agg(pl.all().mean())
-        varying = [
-            one for one in rows.columns[len(KEYS) :] if rows[one].drop_nulls().n_unique() > 1
-        ]
-        varying = varying[: _MOST + (0 if wanted is None else 40) - len(names)]
-        rows = rows.select(*KEYS, *varying)
-        frame = _joined(frame, rows, "full") if names else rows
-        names += varying
-    if not names:
+        keys, of_method = _scores_of(context, source, columns or ())
+        if of_method:
+            about.append(keys)
+            scores.append(of_method)
+    if not about:
         return None
-    frame = frame.filter(pl.any_horizontal(pl.col(names).is_not_null()))
-    if answers is None:
-        frame = frame.with_columns(length=pl.lit(None, pl.Float64))
-    else:
-        frame = _joined(frame, answers, "left")
-        names += [GOLD] if frame[GOLD].drop_nulls().n_unique() > 1 else []
-    return Aligned(frame.with_columns(numbers_of(frame["item"], context.clusters)), names)
+    first, places = _by_appearance(about if answers is None else [*about, answers])
+    items = pl.concat(one["item"] for one in about)
+    n = first.size
+    frame: dict[str, Floats] = {}
+    for of_method, at in zip(scores, places, strict=False):
+        most = _MOST + (0 if wanted is None else 40) - len(frame)
+        means = ((one, mean_by_place(values, at, n)) for one, values in of_method.items())
+        frame |= islice(((one, mean) for one, mean in means if _varies(mean)), most)
+    if not frame:
+        return None
+    is_scored = ~np.all([np.isnan(column) for column in frame.values()], axis=0)
+    lengths, right = np.full((2, n), math.nan)
+    if answers is not None:
+        # Of several answers the first is written last.
+        at = places[-1][::-1]
+        lengths[at], right[at] = floats(answers["length"])[::-1], floats(answers[GOLD])[::-1]
+    frame |= {GOLD: right} if _varies(right[is_scored]) else {}
+    over = numbers_of(items.gather(first[is_scored]), context.clusters)
+    shown = {name: column[is_scored] for name, column in (frame | {"length": lengths}).items()}
+    return Aligned(over.with_columns(pl.DataFrame(shown)), [*frame])
 
 
-def _joined(one: pl.DataFrame, other: pl.DataFrame, how: Literal["full", "left"]) -> pl.DataFrame:
-    return one.join(other, on=KEYS, how=how, coalesce=True, maintain_order="left_right")
+def _scores_of(
+    context: Context, source: Source, columns: Iterable[str]
+) -> tuple[pl.DataFrame, dict[str, Floats]]:
+    """Return the `KEYS` of the points of a method, and those of its scores that can be read."""
+    keys = pl.DataFrame()
+    found: dict[str, Floats] = {}
+    for column in columns:
+        only = ("value",) if found else (*KEYS, "value")
+        with contextlib.suppress(OrchestratorError):
+            one = score(context, source, column, as_categories=True, only=only)
+            keys = keys if found else one.points.select(KEYS)
+            found[one.name] = one.column("value") * one.orientation
+    return keys, found
+
+
+def _by_appearance(about: Sequence[pl.DataFrame]) -> tuple[Ints, list[Ints]]:
+    """Number the different `KEYS` of several frames as they appear.
+
+    Returns the first row of each, shape (n,), and the numbers of each frame's rows, in [0, n).
+    """
+    # Whole numbers stand for the texts: to group and join by them takes several times the memory.
+    code = codes(packed(pl.concat(one.select(KEYS) for one in about), KEYS))
+    first = np.empty(int(code.max(initial=-1)) + 1, np.int64)
+    # Of equal places the one written last remains.
+    first[code[::-1]] = np.arange(code.size)[::-1]
+    order = np.argsort(first)
+    number = np.empty_like(order)
+    number[order] = np.arange(order.size)
+    ends = np.cumsum([len(one) for one in about])
+    return first[order], np.split(number[code], ends[:-1])
+
+
+def _varies(values: Floats) -> bool:
+    known = values[~np.isnan(values)]
+    return bool((known != known[:1]).any())
 
 
 def _answers(context: Context) -> pl.DataFrame | None:
-    """Length and correctness of the answers; the first method's, where several drew some."""
+    """Length and correctness of the answers, the first method's first."""
     absent = {"turn": pl.lit(1, pl.Int64), "exact_match": pl.lit(None, pl.Boolean)}
     parts = []
     for frame, columns in answer_frames(context.frames).items():
@@ -276,7 +323,7 @@ def _answers(context: Context) -> pl.DataFrame | None:
             parts.append(good.select(*KEYS, length, gold).with_columns(CATEGORIES))
     if not parts:
         return None
-    return pl.concat(parts).unique(KEYS, keep="first", maintain_order=True)
+    return pl.concat(parts)
 
 
 def basis_of(aligned: Aligned, level: float) -> str:
