@@ -107,14 +107,11 @@ class Score(msgspec.Struct, frozen=True):
     def means(self) -> pl.DataFrame:
         """One value an item, turn and model: the mean over judges and opponents."""
         known = self.points.drop_nulls("value")
-        # Texts as keys would take three times the memory; cluster and category follow the item.
-        code = packed(known, KEYS)
-        values = known.select(code=code, value="value").with_row_index("place")
-        groups = values.group_by("code", maintain_order=True).agg(
-            pl.col("place").first(), pl.col("value").mean()
-        )
-        named = known.select("item", *OVER, "category", "turn", "model")[groups["place"]]
-        return named.with_columns(groups["value"])
+        first, (places,) = _by_appearance([known])
+        # Cluster and category follow the item.
+        named = known.select("item", *OVER, "category", "turn", "model")[first]
+        values = mean_by_place(known["value"].to_numpy(), places, first.size)
+        return named.with_columns(value=pl.Series(values))
 
 
 def source_of(context: Context, name: str) -> Source:
@@ -395,22 +392,15 @@ class ScoresSummary(Summary[MethodSettings]):
             ((score, orientation),) = source.scores.items()
             # The first screen has no column `better`.
             basis = f"{basis} · {score}: {_BETTER[orientation]} is better"
-            compared = comparisons(
-                sides, pl.col(score), context.confidence_level, _ends(source, score, rows)
-            )
+            # Probabilities that one of two models is better are in [0, 1], as flags are.
+            is_share = rows.schema[score] == pl.Boolean() or "model_a" in rows.columns
+            ends = (0.0, 1.0) if is_share else ends_of(source, score)
+            compared = comparisons(sides, pl.col(score), context.confidence_level, ends)
         return [
             make_table(
                 table, "Mean scores", columns, lines, basis=basis, notes=notes, comparisons=compared
             )
         ]
-
-
-def _ends(source: Source, column: str, rows: pl.DataFrame) -> tuple[float, float] | None:
-    """Least and greatest value of a score, where they are known."""
-    # Probabilities that one of two models is better are in [0, 1], as flags are.
-    if rows.schema[column] == pl.Boolean() or "model_a" in rows.columns:
-        return 0.0, 1.0
-    return ends_of(source, column)
 
 
 def _sides(rows: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
