@@ -15,6 +15,7 @@ from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context, Source, answers_behind, answers_of
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import Winner
+from orchestrator.dataset.fields import key_text
 from orchestrator.errors import UsageError
 from orchestrator.frames import CATEGORIES, columns_of
 from orchestrator.plugins.base import Settings
@@ -216,7 +217,7 @@ def _by_labels(winner: Winner, pairs: pl.DataFrame) -> Floats:
         if a is None or b is None:
             continue
         value = winner.values.get(label, label)
-        side = SIDES.get(str(value).lower())
+        side = SIDES.get(key_text(str(value).lower()))
         value = value if side is None else {1.0: a, 0.5: TIE, 0.0: b}[side]
         vote = _side(value, a, b, {})
         for key, sign in (((item, a, b), 1.0), ((item, b, a), -1.0)):
