@@ -33,7 +33,6 @@ from orchestrator.ranking.cells import (
 )
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
-from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.correlation import Correlation, correlate
 from orchestrator.statistics.resampling import JACKKNIFE, bootstrapped
 from orchestrator.tables import (
@@ -90,11 +89,6 @@ class Score(msgspec.Struct, frozen=True):
     is_pairwise: bool
     ends: tuple[float, float] | None = None
 
-    @property
-    def ends_of_differences(self) -> tuple[float, float] | None:
-        """Least and greatest difference of two values; None where that is not known."""
-        return difference_ends(self.ends, self.ends)
-
     def column(self, name: str) -> Floats:
         """Return a column of its points, shape (n,); nan where a value is missing."""
         return floats(self.points[name])
@@ -144,9 +138,8 @@ def score(
         UsageError: If there is no such column of numbers.
     """
     there = names_of(context.frames, source.frame)
-    shape = {key: kind for key, kind in _SHAPE.items() if key in only}
-    if as_categories:
-        shape = {key: kind for key, kind in shape.items() if key not in OVER}
+    left_out = OVER if as_categories else ()
+    shape = {key: _SHAPE[key] for key in _SHAPE if key in only and key not in left_out}
     is_pairwise = "model_a" in there
     named = {"model": "model_a", "opponent": "model_b"} if is_pairwise else {}
     asked = [key for key in shape if key not in named]
@@ -367,11 +360,14 @@ class ScoresSummary(Summary[MethodSettings]):
         sides = _sides(rows, source.scores)
         is_judged = "judge" in rows.columns and bool((rows["judge"] != "").any())
         keys = ["model", "judge"] if is_judged else ["model"]
+        # Probabilities that one of two models is better are in [0, 1], as flags are.
+        is_paired = "model_a" in rows.columns
+        shares = {one for one in source.scores if is_paired or rows.schema[one] == pl.Boolean()}
         lines: list[list[Cell]] = []
         for group, points in sides.group_by(keys, maintain_order=True):
             names = [str(name or "") for name in group]
             for column, orientation in source.scores.items():
-                mean = _mean(points, column, rows.schema[column], context.confidence_level)
+                mean = _mean(points, column, context.confidence_level, is_share=column in shares)
                 missing = points[column].null_count()
                 known = len(points) - missing
                 lines.append([*names, column, _BETTER[orientation], mean, known, missing])
@@ -383,7 +379,7 @@ class ScoresSummary(Summary[MethodSettings]):
             "missing: failed rows, and rows without a value",
             METHODS,
         ]
-        if "model_a" in rows.columns:
+        if is_paired:
             notes.append("a score of a pair is the probability that the model beats its opponent")
         table = "scores.judges" if is_judged else "scores"
         columns = (*map(Column, keys), *_NUMBERS)
@@ -392,9 +388,7 @@ class ScoresSummary(Summary[MethodSettings]):
             ((score, orientation),) = source.scores.items()
             # The first screen has no column `better`.
             basis = f"{basis} · {score}: {_BETTER[orientation]} is better"
-            # Probabilities that one of two models is better are in [0, 1], as flags are.
-            is_share = rows.schema[score] == pl.Boolean() or "model_a" in rows.columns
-            ends = (0.0, 1.0) if is_share else ends_of(source, score)
+            ends = (0.0, 1.0) if shares else ends_of(source, score)
             compared = comparisons(sides, pl.col(score), context.confidence_level, ends)
         return [
             make_table(
@@ -418,15 +412,10 @@ def _sides(rows: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
     return pl.concat([first, second])
 
 
-def _mean(
-    points: pl.DataFrame, column: str, kind: pl.DataType, confidence_level: float
-) -> Measured:
+def _mean(points: pl.DataFrame, column: str, level: float, *, is_share: bool) -> Measured:
     if CLUSTER not in points.columns:
         return Measured(plain_mean(points[column]), why="rows without an item have no interval")
-    # Probabilities that one of two models is better are in [0, 1], as flags are.
-    if kind == pl.Boolean() or "model_a" in points.columns:
-        return share_of(points, pl.col(column), confidence_level)
-    return mean_of(points, pl.col(column), confidence_level)
+    return (share_of if is_share else mean_of)(points, pl.col(column), level)
 
 
 class Estimates:
@@ -458,8 +447,7 @@ class Estimates:
         columns = (
             Column("model"),
             Column(self._statistic.title, "number"),
-            Column("rows", "count"),
-            Column("missing", "count"),
+            *table_columns("rows: count | missing: count"),
         )
         title = f"{config.method}.{config.column}: {self._statistic.title}"
         basis = prompt_words(points.filter(pl.col("value").is_not_null()))
