@@ -19,8 +19,8 @@ from orchestrator.numbers import UNDEFINED, counted, finite
 from orchestrator.ranking.cells import packed
 from orchestrator.ranking.scores import Score
 from orchestrator.report.text import safe_line
-from orchestrator.statistics.judgments import TIE
 from orchestrator.statistics.bounded_mean import difference_ends
+from orchestrator.statistics.judgments import TIE
 from orchestrator.statistics.means import (
     Decided,
     PairedDifference,

@@ -29,7 +29,6 @@ from orchestrator.ranking.cells import (
     packed,
     plain_mean,
     share_of,
-    without_n,
 )
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
@@ -415,7 +414,7 @@ def _sides(rows: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
 def _mean(points: pl.DataFrame, column: str, level: float, *, is_share: bool) -> Measured:
     if CLUSTER not in points.columns:
         return Measured(plain_mean(points[column]), why="rows without an item have no interval")
-    return (share_of if is_share else mean_of)(points, pl.col(column), level)
+    return (share_of if is_share else mean_of)(points, pl.col(column), level, with_n=True)
 
 
 class Estimates:
@@ -443,7 +442,7 @@ class Estimates:
                 context.resampling(),
             )
             missing = len(rows) - len(known)
-            lines.append([str(model), without_n(measured(found)), len(known), missing])
+            lines.append([str(model), measured(found), len(known), missing])
         columns = (
             Column("model"),
             Column(self._statistic.title, "number"),
