@@ -230,24 +230,20 @@ def align(
     answers = _answers(context)
     if needs_gold and (answers is None or answers[GOLD].n_unique() < 2):
         return None
-    about: list[pl.DataFrame] = []
-    scores: list[dict[str, Floats]] = []
-    for source in context.sources:
-        columns = list(source.scores)[:_PER_METHOD] if wanted is None else wanted.get(source.name)
-        keys, of_method = _scores_of(context, source, columns or ())
-        if of_method:
-            about.append(keys)
-            scores.append(of_method)
+    most = _MOST if wanted is None else _MOST + 40
+    if wanted is None:
+        wanted = {one.name: [*one.scores][:_PER_METHOD] for one in context.sources}
+    parts = [_scores_of(context, one, wanted.get(one.name, ())) for one in context.sources]
+    about = [keys for keys, scores in parts if scores]
     if not about:
         return None
     first, places = _by_appearance(about if answers is None else [*about, answers])
     items = pl.concat(one["item"] for one in about)
     n = first.size
     frame: dict[str, Floats] = {}
-    for of_method, at in zip(scores, places, strict=False):
-        most = _MOST + (0 if wanted is None else 40) - len(frame)
-        means = ((one, mean_by_place(values, at, n)) for one, values in of_method.items())
-        frame |= islice(((one, mean) for one, mean in means if _varies(mean)), most)
+    for scores, at in zip(filter(None, (scores for _, scores in parts)), places, strict=False):
+        means = ((one, mean_by_place(values, at, n)) for one, values in scores.items())
+        frame |= islice((mean for mean in means if _varies(mean[1])), most - len(frame))
     if not frame:
         return None
     is_scored = ~np.all([np.isnan(column) for column in frame.values()], axis=0)
@@ -310,9 +306,7 @@ def _answers(context: Context) -> pl.DataFrame | None:
             length = pl.col("text").str.len_chars().cast(pl.Float64).alias("length")
             gold = pl.col("exact_match").cast(pl.Float64).alias(GOLD)
             parts.append(good.select(*KEYS, length, gold).with_columns(CATEGORIES))
-    if not parts:
-        return None
-    return pl.concat(parts)
+    return pl.concat(parts) if parts else None
 
 
 def basis_of(aligned: Aligned, level: float) -> str:
@@ -417,38 +411,32 @@ def _mean(points: pl.DataFrame, column: str, level: float, *, is_share: bool) ->
     return (share_of if is_share else mean_of)(points, pl.col(column), level, with_n=True)
 
 
-class Estimates:
-    """The table of one statistic."""
+def estimates(statistic: Statistic, context: Context) -> list[Table]:
+    """Return the table of one statistic, one line for each model of the method.
 
-    def __init__(self, statistic: Statistic) -> None:
-        self._statistic = statistic
-
-    def summarise(self, context: Context) -> list[Table]:
-        """Return one line for each model of the method.
-
-        Raises:
-            UsageError: If there is no such method, or no such column of numbers in its rows.
-        """
-        config = self._statistic.config
-        source = source_of(context, config.method)
-        points = score(context, source, config.column).points
-        lines: list[list[Cell]] = []
-        for (model,), rows in points.group_by("model", maintain_order=True):
-            known = rows.drop_nulls("value")
-            found = bootstrapped(
-                known["value"].to_numpy().astype(np.float64),
-                codes(known[CLUSTER]) if len(known) else np.zeros(0, np.int64),
-                self._statistic.of,
-                context.resampling(),
-            )
-            missing = len(rows) - len(known)
-            lines.append([str(model), measured(found), len(known), missing])
-        columns = (
-            Column("model"),
-            Column(self._statistic.title, "number"),
-            *table_columns("rows: count | missing: count"),
+    Raises:
+        UsageError: If there is no such method, or no such column of numbers in its rows.
+    """
+    config = statistic.config
+    source = source_of(context, config.method)
+    points = score(context, source, config.column).points
+    lines: list[list[Cell]] = []
+    for (model,), rows in points.group_by("model", maintain_order=True):
+        known = rows.drop_nulls("value")
+        found = bootstrapped(
+            known["value"].to_numpy().astype(np.float64),
+            codes(known[CLUSTER]) if len(known) else np.zeros(0, np.int64),
+            statistic.of,
+            context.resampling(),
         )
-        title = f"{config.method}.{config.column}: {self._statistic.title}"
-        basis = prompt_words(points.filter(pl.col("value").is_not_null()))
-        notes = [f"interval: {resampling.METHOD}; missing: failed rows, and rows without a value"]
-        return [make_table(context.name, title, columns, lines, basis=basis, notes=notes)]
+        missing = len(rows) - len(known)
+        lines.append([str(model), measured(found), len(known), missing])
+    columns = (
+        Column("model"),
+        Column(statistic.title, "number"),
+        *table_columns("rows: count | missing: count"),
+    )
+    title = f"{config.method}.{config.column}: {statistic.title}"
+    basis = prompt_words(points.filter(pl.col("value").is_not_null()))
+    notes = [f"interval: {resampling.METHOD}; missing: failed rows, and rows without a value"]
+    return [make_table(context.name, title, columns, lines, basis=basis, notes=notes)]
