@@ -110,6 +110,8 @@ def _figures(material: Material, source: Source, summary: type[Summary[Settings]
     context = material.context
     try:
         rows = given(context, source, summary.reads)
+        if rows.width and rows.is_empty():
+            return []
         context = msgspec.structs.replace(context, name=source.name, rows=rows)
         plugin = summary(source.method.config)
         with plugins.blaming():
@@ -201,7 +203,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
 
 
 def _lengths(aligned: Aligned, level: float) -> list[Figure]:
-    lengths = aligned.frame["length"].drop_nulls()
+    lengths = aligned.frame["length"].drop_nans()
     if lengths.n_unique() < 2:
         return []
     found = [(one, aligned.correlation(one, "length", level)) for one in aligned.names]
