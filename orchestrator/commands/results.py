@@ -17,6 +17,7 @@ from orchestrator import numbers
 from orchestrator.commands.messages import Said, run_path, show, write_files
 from orchestrator.disk.files import write_text
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError, need, on_disk_error
+from orchestrator.frames import names_of
 from orchestrator.interface import api, exporting
 from orchestrator.interface.exporting import TextFormat, Wanted
 from orchestrator.interface.labelling import READ, sheet_of, write_sheet
@@ -127,7 +128,7 @@ def _list(result: api.Result, *, as_json: bool) -> None:
     from orchestrator.runner.results.notes import FRAME, read_notes  # noqa: PLC0415 (a run needs none)
 
     tables = exporting.report_tables(result)
-    frames = {name: result.frames.names(name) for name in result.frames}
+    frames = {name: names_of(result.frames, name) for name in result.frames}
     if exporting.is_judged(result):
         frames[exporting.SIDE_BY_SIDE] = list(READ)
     if not (notes := read_notes(result.path)).is_empty():

@@ -17,7 +17,7 @@ from orchestrator.columns import ITEMS, is_name
 from orchestrator.disk.files import write_text
 from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import UsageError, nearest
-from orchestrator.frames import PART_ROWS
+from orchestrator.frames import PART_ROWS, names_of, slices_of
 from orchestrator.interface.labelling import side_by_side
 from orchestrator.interface.result import Result
 from orchestrator.report.export import (
@@ -270,7 +270,8 @@ def readers(
             continue
         if name not in result.frames:
             raise _unknown([*result.frames, SIDE_BY_SIDE], name, "frame")
-        found[name] = partial(result.frames.parts, name, PART_ROWS)
+        columns = names_of(result.frames, name)
+        found[name] = partial(slices_of, result.frames, name, columns, PART_ROWS)
     of_report = _made(result, wanted) if wanted.tables else {}
     for name in wanted.tables:
         frame = frame_of(_one(of_report, name, "table"))

@@ -139,7 +139,7 @@ def score(context: Context, source: Source, column: str, *, as_categories: bool 
     there = names_of(context.frames, source.frame)
     wanted = [one for one in (*_SHAPE, "model_a", "model_b") if one in there and one != column]
     wanted.append(column)
-    rows = (context.categories_of if as_categories else context.rows_of)(source, wanted)
+    rows = context.rows_of(source, wanted, as_categories=as_categories)
     name = f"{source.name}.{column}"
     if column not in rows.columns or not _is_number(rows.schema[column]):
         rows = context.rows_of(source)

@@ -95,7 +95,7 @@ def test_a_frame_is_read_only_when_somebody_asks_for_it(folder):
     found = FrameFiles(folder)
     (folder / "items.parquet").write_bytes(b"damaged, and nobody asks")
     assert found["answers"].rows() == ROWS
-    assert found.columns("answers", ("score",)).height == 25
+    assert frames.columns_of(found, "answers", ("score",)).height == 25
 
 
 def test_asking_for_a_frame_by_name_reads_nothing(folder):
@@ -126,6 +126,9 @@ def test_columns_are_those_that_are_there(folder, is_read):
     found = FrameFiles(folder)
     if is_read:
         assert found["answers"].height == 25
-    assert found.columns("answers", ("score", "none", "item")).columns == ["score", "item"]
-    assert found.columns("answers", ("none",)).is_empty()
-    assert found.columns("no frame", ("score",)).is_empty()
+    assert frames.columns_of(found, "answers", ("score", "none", "item")).columns == [
+        "score",
+        "item",
+    ]
+    assert frames.columns_of(found, "answers", ("none",)).is_empty()
+    assert frames.columns_of(found, "no frame", ("score",)).is_empty()

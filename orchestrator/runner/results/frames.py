@@ -158,7 +158,7 @@ def failed_units(frames: FrameFiles) -> int:
     """
     n_failed = 0
     for name in frames:
-        names = frames.names(name)
+        names = names_of(frames, name)
         if "status" not in names:
             continue
         of_unit = [column for column in _OF_UNIT if column in names] or ["status"]
