@@ -112,7 +112,7 @@ class Part(msgspec.Struct, frozen=True):
         found = self.method.stages(candidates or self.candidates)
         listed = contracts.listed(self.method, "stages", found, Stage)
         for stage in listed:
-            if fault := _stage_fault(stage):
+            if fault := _fault(stage):
                 raise contracts.broken(self.method, "stages", f"gave a stage whose {fault}")
         return listed
 
@@ -128,7 +128,7 @@ def _names_models(one: Combination) -> bool:
     return is_list and {str} == {*map(type, names)} and type(one.judge) is str
 
 
-def _stage_fault(stage: Stage) -> str:
+def _fault(stage: Stage) -> str:
     """Return what is wrong with the values of a stage; empty for nothing."""
     texts = (stage.name, stage.model, stage.ask, stage.draw, *_tuple(stage.features))
     if not all(isinstance(text, str) for text in texts):

@@ -67,7 +67,7 @@ def export(options: argparse.Namespace) -> int:
         )  # fmt: skip
     if options.figures is not None:
         for path in exporting.write_charts(result, Path(options.figures)):
-            _wrote(path)
+            wrote(path)
         if options.to is None and not wanted:
             return EXIT_COMPLETE
     if options.to is None:
@@ -77,7 +77,7 @@ def export(options: argparse.Namespace) -> int:
     return EXIT_COMPLETE
 
 
-def _wrote(path: Path, n_rows: int | None = None) -> None:
+def wrote(path: Path, n_rows: int | None = None) -> None:
     rows = "" if n_rows is None else f": {numbers.count(n_rows)} rows"
     confirm(f"{path}{rows}")
 
@@ -105,10 +105,10 @@ def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> Non
     match form:
         case "latex" | "markdown" | "html":
             for path in exporting.write_texts(result, form, folder, wanted):
-                _wrote(path)
+                wrote(path)
         case "hf":
             for path, n_rows in exporting.write_dataset(result, folder, wanted):
-                _wrote(path, n_rows or None)
+                wrote(path, n_rows or None)
         case "parquet" | "csv" | "jsonl":
             rows: dict[str, int] = {}
             n_files = len(wanted.tables) + len(wanted.frames) or len(result.frames)
@@ -116,7 +116,7 @@ def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> Non
                 for path, n_rows in exporting.write_frames(result, form, folder, wanted):
                     advance(1)
                     rows[path.name] = n_rows
-                    _wrote(path, n_rows)
+                    wrote(path, n_rows)
             about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
             write_text(folder / "export.json", json.dumps(about, indent=2) + "\n")
             if form == "csv" and exporting.is_judged(result) and not wanted:

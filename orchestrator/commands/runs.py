@@ -161,7 +161,7 @@ def rm(options: argparse.Namespace) -> int:
             confirm("nothing was deleted")
             return EXIT_COMPLETE
         for row in rows:
-            _delete(Path(row["path"]))
+            _remove(Path(row["path"]))
     confirm(f"deleted {n}: {total} freed")
     return EXIT_COMPLETE
 
@@ -178,7 +178,7 @@ def _hold(run: Path, held: contextlib.ExitStack) -> None:
     held.enter_context(RunDirectory.lock(run, exactly=True))
 
 
-def _delete(run: Path) -> None:
+def _remove(run: Path) -> None:
     """Delete a run, its store last: what an interruption leaves is still a run."""
     for path in run.iterdir():
         if path.name == STORE_NAME:
@@ -214,7 +214,7 @@ def repair(options: argparse.Namespace) -> int:
             mended.append(
                 f"{aside} is damaged: `orchestrator run` with the same recipe rewrites it"
             )
-    lines = [*_salvaged(found), *mended, *missing]
+    lines = [*_lines_of(found), *mended, *missing]
     if found.damaged is None and len(lines) == 1:
         confirm(f"{path}: {lines[0]}")
     else:
@@ -238,7 +238,7 @@ def _recipe_mended(directory: RunDirectory, store: Store) -> list[str]:
     return [f"the recipe in {file.name} was damaged, and is restored"]
 
 
-def _salvaged(found: Salvaged) -> list[str]:
+def _lines_of(found: Salvaged) -> list[str]:
     n_kept = sum(found.kept.values())
     if found.damaged is None:
         return [f"no damage found; the store holds {n_kept:,} outcomes"]

@@ -201,7 +201,7 @@ class RowContract:
         for given in rows:
             row = {**known, **given}
             if not self._wanted <= row.keys() <= self._names:
-                self._refuse_unknown(row, unit)
+                self._refuse(row, unit)
                 missing = self._wanted - row.keys()
                 if row["status"] == OK and missing:
                     raise self._error(
@@ -226,7 +226,7 @@ class RowContract:
             MethodError: If the method's `identify` breaks the contract.
         """
         row = self._known(unit)
-        self._refuse_unknown(row, unit)
+        self._refuse(row, unit)
         self._check_values(row, unit)
         return row | failed_row(failure)
 
@@ -237,7 +237,7 @@ class RowContract:
             raise self._error(unit, f"identify() returned {type(row).__name__}, not a dict")
         return {**row, "status": OK}
 
-    def _refuse_unknown(self, row: Row, unit: Unit) -> None:
+    def _refuse(self, row: Row, unit: Unit) -> None:
         for name in row.keys() - self._names:
             hint = nearest(str(name), self._names, "")
             raise self._error(

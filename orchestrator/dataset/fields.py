@@ -94,7 +94,7 @@ class FieldNames(Settings):
     )
 
     @model_serializer
-    def _only_given(self) -> dict[str, str | tuple[str, ...] | None]:
+    def _without_unset(self) -> dict[str, str | tuple[str, ...] | None]:
         # null is not the same as left out.
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
@@ -274,7 +274,7 @@ def _conversation_of(
 ) -> tuple[Messages, tuple[str, ...]]:
     """Return the first messages, and the user turns that follow."""
     if columns.messages is not None:
-        return _conversation(at(row, columns.messages), columns.messages), ()
+        return _messages(at(row, columns.messages), columns.messages), ()
     if isinstance(columns.prompt, tuple):
         texts = [_text_of(row, column) for column in columns.prompt]
         names = " and ".join(map(repr, columns.prompt))
@@ -294,7 +294,7 @@ def _conversation_of(
                 f"{name!r} is a single text; for one question set fields: {{prompt: {name}}}"
             )
     if is_chat(value):
-        return _conversation(value, name), ()
+        return _messages(value, name), ()
     if not is_list(value):
         text = _text_of(row, name)
         if text is None or not text.strip():
@@ -306,7 +306,7 @@ def _conversation_of(
     return (Message("user", turns[0]),), tuple(turns[1:])
 
 
-def _conversation(value: object, column: str) -> Messages:
+def _messages(value: object, column: str) -> Messages:
     if isinstance(value, str):
         value = from_json(value, column)
     if not is_chat(value):

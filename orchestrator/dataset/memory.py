@@ -42,7 +42,7 @@ def to_json_lines(given: object) -> bytes:
             kind = type(row).__name__
             raise DatasetError(f"{_GIVEN}: row {place} is a {kind}, not a mapping of columns")
         try:
-            columns = {str(name): plain(_builtin(value)) for name, value in row.items()}
+            columns = {str(name): plain(_plain(value)) for name, value in row.items()}
             lines.append(msgspec.json.encode(columns))
         except (RecursionError, UnicodeEncodeError, ValueError) as error:
             raise DatasetError(f"{_GIVEN}: row {place} cannot be written: {error}") from error
@@ -82,7 +82,7 @@ def _rows_by_column(given: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 (as
         yield dict(zip(names, row, strict=True))
 
 
-def _builtin(value: object) -> object:
+def _plain(value: object) -> object:
     """Return Python's own value for a scalar or an array of NumPy."""
     to_list: Callable[[], Any] | None = getattr(value, "tolist", None)
     if to_list is not None:

@@ -189,13 +189,13 @@ def _splits_by_name(folder: Path, files: Iterable[Path], shown: str) -> dict[str
     files = [file for file in files if file.suffix.lower() == most]
     found: dict[str, list[Path]] = {}
     for file in files:
-        split = _split_of(file.relative_to(folder))
+        split = _split(file.relative_to(folder))
         if split:
             found.setdefault(split, []).append(file)
     return found or {"train": files}
 
 
-def _split_of(path: Path) -> str:
+def _split(path: Path) -> str:
     """The split that a path names; "" for none."""
     shard = _SHARD.fullmatch(path.name)
     if shard is not None and path.parts[:-1] == ("data",):

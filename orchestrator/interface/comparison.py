@@ -236,7 +236,7 @@ def compare(
     checked_level(confidence_level)
     if not runs:
         raise UsageError("specify at least one run to compare")
-    chosen = _checked_by(by, len(runs))
+    chosen = _by(by, len(runs))
     results = [one if isinstance(one, Result) else load(one, allow_code=allow_code) for one in runs]
     sides = opened(results, match, allow_code=allow_code)
     common = common_items(sides)
@@ -286,7 +286,7 @@ def _doubted(one: Difference, by: By, sides: Sequence[Side]) -> Difference:
     return msgspec.structs.replace(one, resolved=False, doubt=doubt) if doubt else one
 
 
-def _checked_by(by: str | None, n_runs: int) -> By:
+def _by(by: str | None, n_runs: int) -> By:
     chosen: By | None = next((one for one in BY if one == by), None)
     if by is None:
         return "run" if n_runs > 1 else "model"

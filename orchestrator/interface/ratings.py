@@ -138,7 +138,7 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
     tables = []
     for one in rankings:
         basis = f"{counted(one.n_items_used, 'common item')} · {one.method}; {one.uncertainty}"
-        notes = [*one.notes, *_pooling_notes(sides, one)]
+        notes = [*one.notes, *_notes(sides, one)]
         rows = [
             (
                 rating.model,
@@ -206,7 +206,7 @@ def _apart(pair: Pair, found: RankingAnalysis) -> str:
     return "no, not by their own judgments" if by_ratings and not found.warning else "no"
 
 
-def _pooling_notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:
+def _notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:
     if len(sides) < 2:
         return []
     split = [rating.model for rating in one.ratings if " · " in rating.model]

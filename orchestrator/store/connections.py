@@ -93,7 +93,7 @@ class Tables:
         self._is_moved = False
         if len(self._recent.rows) >= _KEYS_TOGETHER:
             self._sort_keys()
-        self._look_after()
+        self.look_after()
 
     def run(self, job: Callable[[sqlite3.Connection], object]) -> object:
         """The result of a job in a transaction of its own."""
@@ -174,7 +174,7 @@ class Tables:
                 # The file server may have kept us waiting for minutes.
                 self._check_owned()
 
-    def _look_after(self) -> None:
+    def look_after(self) -> None:
         wal_bytes = schema.file_size(schema.wal_path(self._path))
         if wal_bytes > WAL_WARNING_BYTES and not self._wal_is_long:
             logger.warning(
@@ -243,7 +243,7 @@ class Writer:
         self._error_met = False
         self.pending_bytes = 0
         # Daemon: a program that ends without closing must not hang. It loses what a kill loses.
-        self._thread = threading.Thread(target=self._loop, name="store-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
     def submit(self, entry: Entry) -> None:
@@ -254,7 +254,7 @@ class Writer:
         """
         with self._lock:
             self._check_open()
-            self._append(entry)
+            self._add(entry)
             if len(self._queue) in {1, COMMIT_RECORDS}:
                 self._work.notify()
 
@@ -267,7 +267,7 @@ class Writer:
         queued = _Job(job)
         with self._lock:
             self._check_open()
-            self._append(queued)
+            self._add(queued)
             self._wait_for(self._n_submitted)
         return cast("T", queued.result)
 
@@ -294,7 +294,7 @@ class Writer:
             if not self._error_met:
                 self._raise_error()
 
-    def _append(self, entry: Entry) -> None:
+    def _add(self, entry: Entry) -> None:
         self._queue.append(entry)
         self._n_submitted += 1
         self.pending_bytes += entry.n_bytes
@@ -316,8 +316,8 @@ class Writer:
             # A new one each time: a raised exception keeps the frames it went through.
             raise StoreError(str(self._error)) from self._error
 
-    def _loop(self) -> None:
-        while (batch := self._next_batch()) is not None:
+    def _run(self) -> None:
+        while (batch := self._next()) is not None:
             try:
                 if not batch:
                     self._tables.rest()
@@ -331,7 +331,7 @@ class Writer:
                 return
             self._end(batch, None)
 
-    def _next_batch(self) -> list[Entry] | None:
+    def _next(self) -> list[Entry] | None:
         """Return the entries to commit together; none when it is time to rest, None at the end."""
         with self._lock:
             patience = None if self._rests else CHECKPOINT_S

@@ -130,7 +130,7 @@ def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
     if is_whole:
         _remove(target)
         return Salvaged(dict(kept), {}, 0, None)
-    aside = _put_in_place(path, target)
+    aside = put_in_place(path, target)
     return Salvaged(dict(kept), lost, n_lost, aside, values_lost)
 
 
@@ -239,7 +239,7 @@ def _open_copy(path: Path, copy: Path) -> tuple[sqlite3.Connection, bool]:
                 shutil.copyfile(
                     original, copy.with_name(original.name.replace(path.name, copy.name))
                 )
-        _fill_up(copy)
+        _fill(copy)
         was_restored = restore(copy)
         return schema.connect_damaged(copy), was_restored
     except OSError as error:
@@ -251,7 +251,7 @@ def _open_copy(path: Path, copy: Path) -> tuple[sqlite3.Connection, bool]:
         raise StoreError(f"{said}. None of it can be read; start again with --fresh") from error
 
 
-def _fill_up(path: Path) -> None:
+def _fill(path: Path) -> None:
     """Make a file that was cut as long as it says, without which SQLite reads nothing of it."""
     with path.open("r+b") as file:
         header = file.read(_HEADER_BYTES)
@@ -386,7 +386,7 @@ def _is_meta(key: str, value: str) -> bool:
         return False
 
 
-def _put_in_place(path: Path, target: Path) -> Path:
+def put_in_place(path: Path, target: Path) -> Path:
     """Give the new store the old one's name, and the old one another, with its log."""
     number = 1
     while (aside := path.with_suffix(f".damaged-{number}.sqlite")).exists():

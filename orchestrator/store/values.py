@@ -197,7 +197,7 @@ def decode_rows(blob: bytes) -> list[tuple[object, ...]]:
         raise blobs.damaged("stored rows are", error) from error
 
 
-def _plain_value(value: object) -> object:
+def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"values of type {type(value).__name__} are not storable")
@@ -221,5 +221,5 @@ def _ext_to_text(code: int, data: memoryview) -> str:
     return blobs.bytes_to_text(bytes(data))
 
 
-_encode = msgspec.msgpack.Encoder(enc_hook=_plain_value).encode
+_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 _decode = msgspec.msgpack.Decoder(list[tuple[Any, ...]], ext_hook=_ext_to_text).decode

@@ -164,7 +164,7 @@ class Api:
                 add_note(snapshot.result.path, msgspec.convert(said | about, Note))
             except msgspec.ValidationError as error:
                 raise UsageError(f"this is no note: {error}") from error
-            return {"notes": _shown_notes(snapshot.notes(), [about["item"]])}
+            return {"notes": _notes(snapshot.notes(), [about["item"]])}
 
         return await _written_by(request, dict[str, str | int], _MOST_NOTE_BYTES, write)
 
@@ -191,7 +191,7 @@ class Api:
         rows_shown = rows[first : first + min(most, _MOST)]
         page, scale = items.page(rows_shown), []
         notes = snapshot.notes()
-        shown = _shown_notes(notes, items.keys[rows_shown].to_list())
+        shown = _notes(notes, items.keys[rows_shown].to_list())
         for row in page:
             row["notes"] = [one for one in shown if one["item"] == row["name"]]
         if "answers" in request.query_params:
@@ -226,7 +226,7 @@ class Api:
             "measures": snapshot.items.measures,
             "values": snapshot.items.page(np.array([index], dtype=np.int64))[0],
             "around": _around(rows, index),
-            "notes": _shown_notes(snapshot.notes(), [snapshot.items.keys[index]]),
+            "notes": _notes(snapshot.notes(), [snapshot.items.keys[index]]),
             **page,
             "matrices": snapshot.answers.between(index) if page["is_many"] else [],
         }
@@ -343,7 +343,7 @@ async def _written_by(
     return response
 
 
-def _shown_notes(notes: pl.DataFrame, items: Sequence[str]) -> list[dict[str, object]]:
+def _notes(notes: pl.DataFrame, items: Sequence[str]) -> list[dict[str, object]]:
     return [
         {
             "item": page_line(row["item"]),
