@@ -34,6 +34,7 @@ def cited(works: Iterable[str]) -> dict[str, str]:
 
 @functools.cache
 def bundled() -> dict[str, str]:
+    """Return the works that come with this project, by key."""
     return entries((files("orchestrator") / "references.bib").read_text(encoding="utf-8"))
 
 

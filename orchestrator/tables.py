@@ -340,18 +340,14 @@ def cell_parts(column: Column, cell: Cell) -> Parts:
             low = "(open" if math.isinf(cell.low) else f"[{_end(column, cell.low)}"
             high = "open)" if math.isinf(cell.high) else f"{_end(column, cell.high)}]"
             interval = f"{low}, {high}{DOUBT if cell.why else ''}"
-        return Parts(_form(column)(cell.value), interval, _rests_on(cell))
+        # Prompts, clusters of prompts, or both.
+        n = "" if cell.n is None else f"n={numbers.count(cell.n)}"
+        if cell.n_clusters is not None:
+            clusters = numbers.counted(cell.n_clusters, "cluster")
+            is_count = cell.n is None and cell.low is None
+            n = f"{n} in {clusters}".strip() if n or is_count else f"n={clusters}"
+        return Parts(_form(column)(cell.value), interval, n)
     return Parts(numbers.UNDEFINED if cell is None else _form(column)(float(cell)))
-
-
-def _rests_on(cell: Measured) -> str:
-    """Return a cell's sample size: prompts, clusters of prompts, or both; empty if unknown."""
-    n = "" if cell.n is None else f"n={numbers.count(cell.n)}"
-    if cell.n_clusters is None:
-        return n
-    clusters = numbers.counted(cell.n_clusters, "cluster")
-    is_count = cell.n is None and cell.low is None
-    return f"{n} in {clusters}".strip() if n or is_count else f"n={clusters}"
 
 
 def _end(column: Column, value: float) -> str:

@@ -95,12 +95,12 @@ class Part(msgspec.Struct, frozen=True):
         """
         found = self.method.combinations(self.candidates)
         listed = contracts.listed(self.method, "combinations", found, Combination)
-        wrong = next((one for one in listed if not _names_models(one)), None)
-        if wrong is not None:
+        for one in listed:
+            is_list = type(one.models) is tuple and len(one.models) > 0
+            if is_list and {str} == {*map(type, one.models)} and type(one.judge) is str:
+                continue
             said = "must be a tuple of names, and judge a name"
-            raise contracts.broken(
-                self.method, "combinations", f"gave {wrong!r:.80}: models {said}"
-            )
+            raise contracts.broken(self.method, "combinations", f"gave {one!r:.80}: models {said}")
         return listed
 
     def stages(self, candidates: Sequence[str] | None = None) -> list[Stage]:
@@ -120,12 +120,6 @@ class Part(msgspec.Struct, frozen=True):
     def settings(self) -> str:
         """Its settings as JSON, without who takes part and what it is called."""
         return settings_of(self.method.config)
-
-
-def _names_models(one: Combination) -> bool:
-    names = one.models
-    is_list = type(names) is tuple and len(names) > 0
-    return is_list and {str} == {*map(type, names)} and type(one.judge) is str
 
 
 def _fault(stage: Stage) -> str:

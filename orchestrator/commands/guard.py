@@ -91,7 +91,14 @@ def call(arguments: Sequence[str], options: argparse.Namespace) -> int:
     # No place for what it leaves: it may be killed.
     with files.temporary_folder() as side, _ends_by_sigterm(), _signals_held() as release:
         process = subprocess.Popen(  # noqa: S603 (this program)
-            [sys.executable, "-P", "-c", _START, _package(), *arguments],
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                _START,
+                str(Path(__file__).resolve().parents[2]),
+                *arguments,
+            ],
             env=os.environ | _FEW_THREADS | {_MARK: options.handler, "TMPDIR": str(side)},
             # Ctrl-C comes to this process alone, which knows how long to wait.
             process_group=0,
@@ -181,7 +188,3 @@ def _signals_held() -> Iterator[Callable[[], None]]:
 
 def _say(text: str) -> None:
     sys.stderr.write(f"orchestrator: {text}\n")
-
-
-def _package() -> str:
-    return str(Path(__file__).resolve().parents[2])

@@ -78,6 +78,7 @@ def export(options: argparse.Namespace) -> int:
 
 
 def wrote(path: Path, n_rows: int | None = None) -> None:
+    """Say which file was written."""
     rows = "" if n_rows is None else f": {numbers.count(n_rows)} rows"
     confirm(f"{path}{rows}")
 

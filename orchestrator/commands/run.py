@@ -8,7 +8,6 @@ import importlib
 import os
 import sys
 import time
-from types import ModuleType
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from orchestrator import numbers
@@ -31,12 +30,15 @@ _TURN_S: Final = 5.0
 def run(options: argparse.Namespace) -> int:
     """Run a recipe, or resume its run."""
     said = Said(options.display == "json")
-    if options.submit:
-        code: int = _commands_of_plan().submit(options, said)
-        return code
-    shards = _commands_of_plan().Shards(options) if options.shards else None
-    if shards is not None and _commands_of_plan().begin(shards, options, said):
-        return EXIT_COMPLETE
+    shards: Shards | None = None
+    if options.submit or options.shards:
+        # Of jobs, which few runs are.
+        jobs = importlib.import_module("orchestrator.commands.plan")
+        if options.submit:
+            return int(jobs.submit(options, said))
+        shards = jobs.Shards(options)
+        if jobs.begin(shards, options, said):
+            return EXIT_COMPLETE
     with deferred_interrupts() as late:
         try:
             result = _run(options, said, shards)
@@ -53,11 +55,6 @@ def run(options: argparse.Namespace) -> int:
             late.begin()
             said.interrupted()
             return EXIT_INTERRUPTED
-
-
-def _commands_of_plan() -> ModuleType:
-    # Of jobs, which few runs are.
-    return importlib.import_module("orchestrator.commands.plan")
 
 
 def _run(options: argparse.Namespace, said: Said, shards: "Shards | None") -> "Result | HandedOn":

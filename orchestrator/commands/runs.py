@@ -161,7 +161,14 @@ def rm(options: argparse.Namespace) -> int:
             confirm("nothing was deleted")
             return EXIT_COMPLETE
         for row in rows:
-            _remove(Path(row["path"]))
+            run = Path(row["path"])
+            # Its store last: what an interruption leaves is still a run.
+            for path in run.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name != STORE_NAME:
+                    path.unlink()
+            shutil.rmtree(run)
     confirm(f"deleted {n}: {total} freed")
     return EXIT_COMPLETE
 
@@ -176,18 +183,6 @@ def _hold(run: Path, held: contextlib.ExitStack) -> None:
         raise RunDirectoryError(f"{run} holds the working directory; nothing was deleted")
     RunDirectory.mend(run)
     held.enter_context(RunDirectory.lock(run, exactly=True))
-
-
-def _remove(run: Path) -> None:
-    """Delete a run, its store last: what an interruption leaves is still a run."""
-    for path in run.iterdir():
-        if path.name == STORE_NAME:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    shutil.rmtree(run)
 
 
 def repair(options: argparse.Namespace) -> int:

@@ -239,7 +239,7 @@ class Result:
     @property
     def charts(self) -> dict[str, object]:
         """The charts of the HTML report as Altair objects, by key; needs the extra `[report]`."""
-        found: dict[str, Any] = _document().charts(self)
+        found: dict[str, Any] = _module("exporting").charts(self)
         return found
 
     @property
@@ -349,7 +349,7 @@ class Result:
         Example:
             >>> result.to_html("report.html")  # doctest: +SKIP
         """
-        written: Path = _document().write_html(self, None if path is None else Path(path))
+        written: Path = _module("exporting").write_html(self, None if path is None else Path(path))
         return written
 
     def to_arrow(self, frame: str) -> "pa.Table":
@@ -447,12 +447,8 @@ class Result:
         return f"<Result {str(self.path)!r}: {'interrupted, ' if is_cut_off else ''}{counts}>"
 
     def _repr_html_(self) -> str:
-        said: str = _document().summary(self)
+        said: str = _module("exporting").summary(self)
         return said
-
-
-def _document() -> ModuleType:
-    return _module("exporting")
 
 
 def _module(name: str) -> ModuleType:

@@ -299,7 +299,7 @@ def expand_alternatives(blob: bytes, n_bytes: int, top: Top) -> bytes:
     """
     n_distinct = int.from_bytes(blob[1:_HEAD_BYTES], "little")
     begin, shape = top
-    n, width = shape[0] * shape[1], _width(n_distinct)
+    n, width = shape[0] * shape[1], 1 + (n_distinct > _ONE_BYTE)
     n_rest = n_bytes // 4 - 2 * n
     n_list = n_distinct or n
     n_index = n * width if n_distinct else 0
@@ -343,13 +343,9 @@ def _coded(ids: Words) -> tuple[int, bytes]:
         index = np.argsort(by_place).astype(np.uint32)[index]
     gaps = listed.copy()
     gaps[1:] -= listed[:-1]
-    coded = np.empty(ids.size, f"<u{_width(n_distinct)}")
+    coded = np.empty(ids.size, f"<u{1 + (n_distinct > _ONE_BYTE)}")
     coded[placed.astype(np.uint32)] = index
     return n_distinct, _planes(gaps) + _planes(coded)
-
-
-def _width(n_distinct: int) -> int:
-    return 1 if n_distinct <= _ONE_BYTE else 2
 
 
 def _planes(values: NDArray[Any]) -> bytes:

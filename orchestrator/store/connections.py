@@ -175,6 +175,7 @@ class Tables:
                 self._check_owned()
 
     def look_after(self) -> None:
+        """Shorten a long log, move what is committed into the file, publish a copy; when due."""
         wal_bytes = schema.file_size(schema.wal_path(self._path))
         if wal_bytes > WAL_WARNING_BYTES and not self._wal_is_long:
             logger.warning(

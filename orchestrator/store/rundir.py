@@ -150,17 +150,14 @@ class RunDirectory:
         Raises:
             StoreError: If it can't be written.
         """
-        number = max(self._revision_numbers(), default=0) + 1
+        number = max((int(last.stem) for last in self.last_revisions(1)), default=0) + 1
         _write(self.revisions / f"{number}.yaml", text.encode(), durable=True)
         return number
 
     def last_revisions(self, n: int) -> list[Path]:
         """The files of the last recipes that were run, at most `n`, the latest first."""
-        numbers = sorted(self._revision_numbers(), reverse=True)[:n]
-        return [self.revisions / f"{number}.yaml" for number in numbers]
-
-    def _revision_numbers(self) -> list[int]:
-        return [int(file.stem) for file in self.revisions.glob("*.yaml") if file.stem.isdecimal()]
+        files = (file for file in self.revisions.glob("*.yaml") if file.stem.isdecimal())
+        return sorted(files, key=lambda file: int(file.stem), reverse=True)[:n]
 
     # -- status ------------------------------------------------------------------------------------
 

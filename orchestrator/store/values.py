@@ -18,6 +18,7 @@ from orchestrator.store.blobs import damaged
 
 CHECKSUMS: Final = "checksums"
 """The key of the row that holds the checksums of the others."""
+_DIFFERS: Final = "its checksum differs"
 _PUT: Final = "INSERT OR REPLACE INTO meta VALUES (?,?)"
 
 
@@ -29,7 +30,7 @@ def read(query: Callable[[str, Sequence[object]], list[tuple[Any, ...]]]) -> dic
     """
     found: dict[str, str] = dict(query("SELECT key, value FROM meta", ()))
     for key in faulty(found):
-        raise _damaged(key)
+        raise damaged(f"the value {key!r} of the run is", _DIFFERS)
     found.pop(CHECKSUMS, None)
     return found
 
@@ -47,7 +48,7 @@ def put(connection: sqlite3.Connection, values: Mapping[str, str]) -> None:
     else:
         known = _sums(row[0])
     if known is None:
-        raise _damaged(CHECKSUMS)
+        raise damaged(f"the value {CHECKSUMS!r} of the run is", _DIFFERS)
     sums = msgspec.json.encode(known | {key: _sum(value) for key, value in values.items()}).decode()
     connection.executemany(_PUT, {**values, CHECKSUMS: f"{_sum(sums)} {sums}"}.items())
 
@@ -74,10 +75,6 @@ def _sums(row: str) -> dict[str, str] | None:
         return msgspec.json.decode(text, type=dict[str, str]) if said == _sum(text) else None
     except msgspec.MsgspecError:
         return None
-
-
-def _damaged(key: str) -> StoreError:
-    return damaged(f"the value {key!r} of the run is", "its checksum differs")
 
 
 def _sum(value: str) -> str:
