@@ -238,17 +238,6 @@ def untrusted(table: Table, warnings: Mapping[str, str]) -> Table:
     return msgspec.structs.replace(table, warning=warning) if warning else table
 
 
-def clustered_words(n_clusters: int) -> str:
-    """Explain numbers over clusters of prompts to their reader."""
-    words = (
-        "prompts that belong together (the dataset's field `cluster`) count as one: intervals and "
-        f"tests over prompts are over clusters of prompts, {n_clusters:,} in all"
-    )
-    if n_clusters < APPROXIMATE_BELOW:
-        words += f"; they are approximate with fewer than {APPROXIMATE_BELOW}"
-    return words
-
-
 def by_cluster(table: Table, n_clusters: int) -> Table:
     """A table whose numbers are over clusters of prompts, saying so where it has any interval.
 
@@ -269,8 +258,13 @@ def by_cluster(table: Table, n_clusters: int) -> Table:
         )
         for row in table.rows
     )
-    notes = (*table.notes, clustered_words(n_clusters))
-    return msgspec.structs.replace(table, rows=rows, notes=notes)
+    words = (
+        "prompts that belong together (the dataset's field `cluster`) count as one: intervals and "
+        f"tests over prompts are over clusters of prompts, {n_clusters:,} in all"
+    )
+    if n_clusters < APPROXIMATE_BELOW:
+        words += f"; they are approximate with fewer than {APPROXIMATE_BELOW}"
+    return msgspec.structs.replace(table, rows=rows, notes=(*table.notes, words))
 
 
 def with_interval(

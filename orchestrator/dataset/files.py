@@ -63,7 +63,12 @@ def open_rows(
         with tempfile.TemporaryDirectory() as folder:
             # Rows keep the file open that they are read from.
             unpacked = Path(folder, "rows").with_suffix(suffix)
-            _unpack(path, unpacked, shown)
+            try:
+                opener = _OPENERS[path.suffix.lower()]
+                with opener(path, "rb") as packed, unpacked.open("wb") as file:
+                    file.writelines(_pieces(packed, path, shown))
+            except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+                raise DatasetError(f"{shown}: cannot be unpacked: {_why(error)}") from error
             return open_rows(unpacked, shown, suffix, rows=rows, separator=separator, sheet=sheet)
     if rows is not None and suffix not in readers.LIST_SUFFIXES:
         raise DatasetError(f"{shown}: 'rows' names a list in a JSON file; this is {suffix}")
@@ -139,19 +144,6 @@ def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
     rows.numbers = numbers
     rows.read_as = f"rows from the sheet {chosen!r}, of {len(names)}" if len(names) > 1 else ""
     return rows
-
-
-def _unpack(path: Path, to: Path, shown: str) -> None:
-    """Write what a compressed file holds.
-
-    Raises:
-        DatasetError: If it is damaged, or holds far more than a text of its size would.
-    """
-    try:
-        with _OPENERS[path.suffix.lower()](path, "rb") as packed, to.open("wb") as file:
-            file.writelines(_pieces(packed, path, shown))
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DatasetError(f"{shown}: cannot be unpacked: {_why(error)}") from error
 
 
 def _pieces(packed: IO[bytes], path: Path, shown: str, n: int = 0) -> Iterator[bytes]:

@@ -17,7 +17,6 @@ from orchestrator.interface.differences import (
     BY,
     By,
     Change,
-    Contrast,
     Difference,
     changed_table,
     common_notes,
@@ -241,11 +240,20 @@ def compare(
     sides = opened(results, match, allow_code=allow_code)
     common = common_items(sides)
     found = contrasts(sides, common, chosen, scores, _baseline(baseline, sides, chosen))
-    _check_scores(scores, found, sides, common, chosen)
+    for wanted in scores:
+        if any(wanted in (one.about.score, *one.about.score.rpartition(".")[::2]) for one in found):
+            continue
+        known = dict.fromkeys(one.about.score for one in contrasts(sides, common, chosen, (), ""))
+        raise UsageError(f"unknown score {wanted!r}{nearest(wanted, known)}")
     compared = [_doubted(one, chosen, sides) for one in differences(found, confidence_level)]
     rankings = joint_rankings(sides, common, confidence_level)
     changes = most_changed(found, sides[0])
-    tables = [*_difference_tables(compared, chosen, sides), *rating_tables(sides, rankings)]
+    by_score: dict[str, list[Difference]] = {}
+    for one in compared:
+        by_score.setdefault(one.score, []).append(one)
+    labels = tuple(side.label for side in sides) if chosen == "run" and len(sides) == 2 else ()
+    tables = [_table(score, of_score, chosen, labels) for score, of_score in by_score.items()]
+    tables += rating_tables(sides, rankings)
     tables += agreement_tables(sides, common, confidence_level)
     settings = {side.label: side.result.settings for side in sides}
     tables += [
@@ -311,16 +319,6 @@ def _baseline(given: str, sides: Sequence[Side], by: By) -> str:
     return known[given]
 
 
-def _check_scores(
-    scores: Sequence[str], found: Sequence[Contrast], sides: Sequence[Side], common: Common, by: By
-) -> None:
-    for wanted in scores:
-        if any(wanted in (one.about.score, *one.about.score.rpartition(".")[::2]) for one in found):
-            continue
-        known = dict.fromkeys(one.about.score for one in contrasts(sides, common, by, (), ""))
-        raise UsageError(f"unknown score {wanted!r}{nearest(wanted, known)}")
-
-
 def _about(side: Side, common: Common) -> dict[str, Any]:
     alone = common.alone[side.label]
     return {
@@ -330,16 +328,6 @@ def _about(side: Side, common: Common) -> dict[str, Any]:
         "n_alone": len(alone),
         "items_alone": list(alone[:_MOST_ALONE]),
     }
-
-
-def _difference_tables(
-    compared: Sequence[Difference], by: By, sides: Sequence[Side]
-) -> list[Table]:
-    by_score: dict[str, list[Difference]] = {}
-    for one in compared:
-        by_score.setdefault(one.score, []).append(one)
-    labels = tuple(side.label for side in sides) if by == "run" and len(sides) == 2 else ()
-    return [_table(score, of_score, by, labels) for score, of_score in by_score.items()]
 
 
 def _table(score: str, found: Sequence[Difference], by: By, two_runs: tuple[str, ...]) -> Table:
@@ -399,15 +387,12 @@ def _headline(compared: Sequence[Difference], by: By, n_common: int) -> list[str
         f"{len(resolved):,} of {counted(len(compared), 'difference')} on {items} can be told "
         "from 0 (Holm over all of them)."
     ]
-    said += [f"{_about_one(one)}." for one in order[:_MOST_SAID]]
+    for one in order[:_MOST_SAID]:
+        value = Measured(one.difference, one.low, one.high)
+        where = " · ".join(part for part in (one.run, one.model) if part)
+        text = cell_text(Column("difference", "signed"), value)
+        told = f"{one.second} is {_verdict(one)} than {one.first} by {one.score}: {text}."
+        said.append(f"{where}: {told}" if where else told)
     if len(order) > _MOST_SAID:
         said.append(f"{len(order) - _MOST_SAID:,} more are in the tables.")
     return said
-
-
-def _about_one(one: Difference) -> str:
-    value = Measured(one.difference, one.low, one.high)
-    where = " · ".join(part for part in (one.run, one.model) if part)
-    text = cell_text(Column("difference", "signed"), value)
-    prefix = f"{where}: " if where else ""
-    return f"{prefix}{one.second} is {_verdict(one)} than {one.first} by {one.score}: {text}"

@@ -342,22 +342,16 @@ def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:
         .unique("item", keep="first", maintain_order=True)
         .head(MOST_CHANGES)
     )
-    prompts = _previews(side, rows["item"].cast(pl.String))
+    items, prompts = rows["item"].cast(pl.String), {}
+    for part in slices_of(side.result.frames, ITEMS, ("item", "prompt"), ROWS_AT_ONCE):
+        own = part.filter(pl.col("item").is_in(items.implode()))
+        for key, *prompt in own.iter_rows():
+            prompts[key] = safe_line(str(prompt[0] or "") if prompt else "")[:_MOST_PREVIEW]
     abouts = [msgspec.structs.asdict(one.about) for one in found]
     return [
         Change(**abouts[at], item=item, turn=turn, prompt=prompts.get(item, ""), a=a, b=b)
         for item, turn, a, b, at in rows.iter_rows()
     ]
-
-
-def _previews(side: Side, items: pl.Series) -> dict[str, str]:
-    """The beginning of the prompt of some items of a run, by the item's key."""
-    found = {}
-    for rows in slices_of(side.result.frames, ITEMS, ("item", "prompt"), ROWS_AT_ONCE):
-        own = rows.filter(pl.col("item").is_in(items.implode()))
-        for key, *prompt in own.iter_rows():
-            found[key] = safe_line(str(prompt[0] or "") if prompt else "")[:_MOST_PREVIEW]
-    return found
 
 
 def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | None:

@@ -39,7 +39,7 @@ from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.results import Estimate, Interval, checked_level, interval_or_none
 from orchestrator.statistics.selective import METHOD as RISK_METHOD
 from orchestrator.statistics.selective import most_kept
-from orchestrator.statistics.trust import Trust, no_verdict
+from orchestrator.statistics.trust import no_verdict
 
 _EQUAL: Final = 1e-9
 _PAIR: Final = 2
@@ -135,17 +135,13 @@ class _Deciding:
                     for trust in of_method
                     if method in ("", name) and judge in ("", trust.judge)
                 ]
-                if warning := no_verdict(self._concerned(term, side, trusts)):
+                if not term.option("method") and term.measure != "score":
+                    # The judges of the method that it is about, where it names none.
+                    known = side.result.trust.get(ranked_method(side, term), ())
+                    trusts = [trust for trust in known if trust in trusts]
+                if warning := no_verdict(trusts):
                     return warning
         return ""
-
-    def _concerned(self, term: Term, side: Side, trusts: list[Trust]) -> list[Trust]:
-        """The judges of the method that the term is about, where it names none."""
-        if term.option("method") or term.measure == "score":
-            return trusts
-        return [
-            one for one in side.result.trust.get(ranked_method(side, term), ()) if one in trusts
-        ]
 
     def _estimate(self, one: Requirement) -> _Found:
         if one.left.measure in _EXACT:
@@ -153,7 +149,12 @@ class _Deciding:
         if one.left.measure == "rating":
             return self._rating(one)
         if one.left.measure == "kappa":
-            return self._kappa(one.left)
+            rows = observations(self._side(one.left), one.left)
+            if rows.is_empty():
+                return _nothing()
+            first, second = (rows[name].to_numpy().astype(float) for name in ("verdict", "other"))
+            kappa = cohen_kappa(first, second, codes(rows[CLUSTER]), self._level)
+            return _Found(kappa, counted(rows))
         if one.left.measure == "risk":
             return self._risk(one)
         if one.right is None:
@@ -247,13 +248,6 @@ class _Deciding:
             own = f"{side.own('method', name)}{dot}{column}"
             options["method"] = replace(method, text=own)
         return replace(term, names=names, options=options)
-
-    def _kappa(self, term: Term) -> _Found:
-        rows = observations(self._side(term), term)
-        if rows.is_empty():
-            return _nothing()
-        one, two = (rows[name].to_numpy().astype(np.float64) for name in ("verdict", "other"))
-        return _Found(cohen_kappa(one, two, codes(rows[CLUSTER]), self._level), counted(rows))
 
     def _risk(self, one: Requirement) -> _Found:
         """The error rate of what is kept, by one-sided bounds as in the analysis."""

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import OVER
+from orchestrator.columns import PairColumns
 from orchestrator.contracts.context import ranked_in
 from orchestrator.contracts.method import is_judging
 from orchestrator.frames import counted_by
@@ -72,7 +73,16 @@ def _how_it_answers(side: Side, model: str, method: str) -> str:
 def pooled(sides: Sequence[Side], common: Common, method: str) -> JudgedTable | None:
     """Return the judgments of a ranked method of all runs as one; None where none has any."""
     names = competitors(sides, method)
-    slices, n_most, modes = [], 0, True
+    kept, n_most, modes = common.items.implode(), 0, True
+    slices: list[Iterator[pl.DataFrame]] = []
+
+    def rows_of(side: Side, frame: str, pairs: PairColumns) -> Iterator[pl.DataFrame]:
+        own, named = side.own("method", method), dict(names[side.label])
+        for rows in judgments(side.result.frames, frame, pairs):
+            mine = rows.filter((pl.col("method") == own) & pl.col("item").is_in(kept))
+            mine = mine.with_columns(pl.col("model_a", "model_b").replace(named))
+            yield common.clusters.of(mine) if common.clusters.are_known else mine
+
     for side in sides:
         own = side.own("method", method)
         for frame, pairs in ranked_in(side.result.frames).items():
@@ -82,26 +92,10 @@ def pooled(sides: Sequence[Side], common: Common, method: str) -> JudgedTable | 
                 continue
             n_most += n
             modes &= has_modes(side.result.frames, frame, pairs)
-            slices.append(
-                _slices(side, judgments(side.result.frames, frame, pairs), own, common, names)
-            )
+            slices.append(rows_of(side, frame, pairs))
     if not n_most:
         return None
     return tabulate((rows for part in slices for rows in part), n_most, has_modes=modes)
-
-
-def _slices(
-    side: Side,
-    parts: Iterator[pl.DataFrame],
-    method: str,
-    common: Common,
-    names: Mapping[str, Mapping[str, str]],
-) -> Iterator[pl.DataFrame]:
-    kept = common.items.implode()
-    for rows in parts:
-        mine = rows.filter((pl.col("method") == method) & pl.col("item").is_in(kept))
-        mine = mine.with_columns(pl.col("model_a", "model_b").replace(dict(names[side.label])))
-        yield common.clusters.of(mine) if common.clusters.are_known else mine
 
 
 def _ranked(side: Side) -> list[str]:

@@ -281,6 +281,12 @@ class Result:
 
         The terminal, reports, the viewer and notebooks show it first.
         """
+        cost, spent = None, self.spent
+        if spent is not None:
+            cost = msgspec.convert(spent, Cost, from_attributes=True)
+            models = self.settings.get("models", {}).values()
+            if not any(any((one.get("price") or {}).values()) for one in models):
+                cost = msgspec.structs.replace(cost, money=None)
         return brief(
             name=str(self.settings.get("name", self.path.name)),
             run=paths.shown(self.path),
@@ -289,22 +295,11 @@ class Result:
             exact_match=self.exact_match,
             completeness=self.completeness,
             notes=self.notes,
-            cost=self._cost,
+            cost=cost,
             trust=self.trust,
             settings=self.settings,
             failures=self.record.failures,
         )
-
-    @property
-    def _cost(self) -> Cost | None:
-        """Resources that all calls used; None where the run kept no account of them."""
-        spent = self.spent
-        if spent is None:
-            return None
-        models = self.settings.get("models", {}).values()
-        is_priced = any(any((one.get("price") or {}).values()) for one in models)
-        cost = msgspec.convert(spent, Cost, from_attributes=True)
-        return cost if is_priced else msgspec.structs.replace(cost, money=None)
 
     def to_markdown(self) -> str:
         """Return the rankings and tables as Markdown, as `orchestrator report` writes them.

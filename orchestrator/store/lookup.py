@@ -144,7 +144,7 @@ class KeyFilter:
         bit = int.from_bytes(key[:4], "little") & _MASK
         self._bits[bit >> 3] |= 1 << (bit & 7)
 
-    def add_all(self, keys: Sequence[bytes]) -> None:
+    def update(self, keys: Sequence[bytes]) -> None:
         """Add many keys."""
         firsts = np.frombuffer(b"".join([key[:4] for key in keys]), dtype="<u4") & _MASK
         marks = np.left_shift(1, firsts & 7).astype(np.uint8)
@@ -239,7 +239,7 @@ def known_keys(query: reading.Query) -> KeyFilter:
     for keys in chain([new], *levels, _in_order(query, _INDEXED_KEYS)):
         if {*map(type, keys)} - {bytes} or {*map(len, keys)} - {KEY_BYTES}:
             raise damaged("the index of outcomes is", "an entry is not a key")
-        known.add_all(keys)
+        known.update(keys)
         n_keys += len(keys)
     if n_keys < n_outcomes:
         raise damaged("the index of outcomes is", f"{n_keys:,} of {n_outcomes:,} keys")
