@@ -76,21 +76,10 @@ def _column(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
 
 def write_parquet(
     columns: Mapping[str, str], rows: Iterable[Sequence[object]], path: Path
-) -> pl.LazyFrame:
+) -> Generator[None]:
     """Write packed rows to one Parquet file, replaced as a whole when all are there.
 
-    Raises:
-        StoreError: If the file can't be written.
-    """
-    for _ in writing_parquet(columns, rows, path):
-        pass
-    return columnar.scan(path)
-
-
-def writing_parquet(
-    columns: Mapping[str, str], rows: Iterable[Sequence[object]], path: Path
-) -> Generator[None]:
-    """`write_parquet` in steps of some milliseconds; closed before its end it changes nothing.
+    It goes on by steps of some milliseconds; closed before its end it changes nothing.
 
     Raises:
         StoreError: If the file can't be written.

@@ -282,12 +282,12 @@ def with_interval(
 def as_chance(log_odds: float, interval: Interval | None) -> Measured:
     """Return log-odds and their interval as a probability, with 0.5 for no effect."""
 
-    def chance(odds: float) -> float:
+    def probability(odds: float) -> float:
         return 0.5 + 0.5 * math.tanh(0.5 * odds)
 
     if interval is None:
-        return Measured(chance(log_odds), why="no interval from fewer than two prompts")
-    return Measured(chance(log_odds), chance(interval.low), chance(interval.high))
+        return Measured(probability(log_odds), why="no interval from fewer than two prompts")
+    return Measured(probability(log_odds), probability(interval.low), probability(interval.high))
 
 
 def counted_words(n_items: int, n_clusters: int | None) -> str:
@@ -350,7 +350,7 @@ def _end(column: Column, value: float) -> str:
 
 
 def _form(column: Column) -> Callable[[float], str]:
-    def decimals(value: float, sign: str = "") -> str:
+    def number(value: float, sign: str = "") -> str:
         return f"{round(value, column.digits) + 0.0:{sign}.{column.digits}f}"
 
     written: dict[str, Callable[[float], str]] = {
@@ -358,10 +358,10 @@ def _form(column: Column) -> Callable[[float], str]:
         "percent": numbers.percent,
         "probability": numbers.probability,
         "rating": numbers.rating,
-        "signed": lambda value: decimals(value, "+"),
+        "signed": lambda value: number(value, "+"),
         "p": lambda value: f"< {_LEAST_P}" if value < _LEAST_P else f"{value:.3f}",
     }
-    chosen = written.get(column.form, decimals)
+    chosen = written.get(column.form, number)
 
     def finite(value: float) -> str:
         if math.isnan(value):

@@ -112,7 +112,7 @@ def prepared_recipe(
     """
     if given is None:
         return prepare(loaded, base, allow_code=allow_code)
-    with given.blamed():
+    with given.blaming():
         return prepare(loaded, base, allow_code=allow_code or given.allow_code)
 
 

@@ -85,7 +85,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     allow_code = is_permitted(path, allow_code=allow_code)
     directory = RunDirectory.open(path)
     # Before the store: a run that goes on meanwhile is ahead of what it said.
-    status, said = directory.read_status(), directory.last_outcome
+    status, said = directory.status(), directory.last_outcome
     with Store.open(directory.store_path, read_only=True) as store:
         record = record_of(store, directory, status)
         frames = frames_of(store, directory, apart)
@@ -171,5 +171,5 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
         frames=frames,
         orders=orders,
         # Read here: a reader that opened the store afterwards would leave its log in the folder.
-        record=msgspec.structs.replace(record, status=directory.read_status()),
+        record=msgspec.structs.replace(record, status=directory.status()),
     )

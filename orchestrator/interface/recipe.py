@@ -153,7 +153,7 @@ class Recipe:
             content = file.read_bytes()
         found = cls.__new__(cls)
         found._rows = None  # noqa: SLF001 (its own)
-        written = source.parse_bytes(content, str(file))
+        written = source.parse(content, str(file))
         found._set(written, file, allow_code=allow_code)  # noqa: SLF001 (its own)
         return found
 
@@ -199,7 +199,7 @@ class Recipe:
         return validated(written, self._file, limit=limit, allow_code=allow_code)
 
     @contextlib.contextmanager
-    def blamed(self) -> Iterator[None]:
+    def blaming(self) -> Iterator[None]:
         """Name the argument, not the temporary file, in what is wrong with the rows.
 
         Raises:

@@ -158,7 +158,7 @@ class Result:
         if self._record is not None:
             return self._record
         directory = RunDirectory.open(self.path)
-        status = directory.read_status()
+        status = directory.status()
         with Store.open(directory.store_path, read_only=True) as store:
             return record_of(store, directory, status)
 

@@ -22,10 +22,9 @@ from orchestrator.recipe.faults import (
     complaint,
     from_pydantic,
     joined,
+    refuse_in_requests,
     refuse_infinite,
     refuse_secrets,
-    refuse_secrets_for_servers,
-    refuse_variables,
 )
 from orchestrator.recipe.schema import (
     NAME_PATTERN,
@@ -140,7 +139,7 @@ def loads(
     Raises:
         RecipeError: With all faults, sorted by line.
     """
-    written = Written(source.parse_bytes(content, str(file)), overrides)
+    written = Written(source.parse(content, str(file)), overrides)
     return validated(written, file, limit=limit, allow_code=allow_code)
 
 
@@ -223,8 +222,7 @@ class _Loading:
         self._faults += refuse_secrets(self._written)
         self._faults += merge_defaults(self._written, RecipeFile.model_fields)
         data = self._written.data
-        self._faults += refuse_secrets_for_servers(self._written)
-        self._faults += refuse_variables(self._written)
+        self._faults += refuse_in_requests(self._written)
         checked = self._common(data)
         loader = ModelLoader(self._written, self._faults, self._plugs, self._file.parent)
         models = loader.models(data.get("models"), checked)

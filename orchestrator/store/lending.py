@@ -66,7 +66,7 @@ def check_ended(run: RunDirectory) -> None:
     owner = run.holder()
     if owner is None:
         return
-    status = run.read_status()
+    status = run.status()
     if owner.is_here or status is None or status.is_alive:
         raise RunDirectoryError(
             f"{run.path} is in use by {owner}: wait until it ends, or stop it; if it was killed, "

@@ -208,7 +208,7 @@ class RunDirectory:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def read_status(self) -> RunStatus | None:
+    def status(self) -> RunStatus | None:
         """Return the last status of the run; None if there is none that can be read."""
         try:
             found = self._status()

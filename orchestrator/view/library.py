@@ -206,7 +206,7 @@ class Run:
         Raises:
             OrchestratorError: If it can't be read.
         """
-        said = RunDirectory.open(self.path).read_status()
+        said = RunDirectory.open(self.path).status()
         with Store.open(self.path / STORE_NAME, read_only=True) as store:
             mark, left = version(store), units_left(store)
         values = {} if said is None else said.values

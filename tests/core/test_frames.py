@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from orchestrator import frames
-from orchestrator.frames import FrameFiles, make_frame, write_parquet, writing_parquet
+from orchestrator.frames import FrameFiles, make_frame, write_parquet
 
 COLUMNS = {"item": "str", "text": "str", "score": "f64"}
 ROWS = [(str(number), "x" * number, number / 7) for number in range(25)]
@@ -12,8 +12,8 @@ ROWS = [(str(number), "x" * number, number / 7) for number in range(25)]
 
 @pytest.fixture
 def folder(tmp_path):
-    write_parquet(COLUMNS, ROWS, tmp_path / "answers.parquet")
-    write_parquet({"item": "str"}, [("1",)], tmp_path / "items.parquet")
+    list(write_parquet(COLUMNS, ROWS, tmp_path / "answers.parquet"))
+    list(write_parquet({"item": "str"}, [("1",)], tmp_path / "items.parquet"))
     (tmp_path / "judgments.3.part.parquet").write_bytes(b"left by a kill")
     return tmp_path
 
@@ -22,7 +22,7 @@ def folder(tmp_path):
 def test_parts_make_the_frame_that_one_part_makes(tmp_path, monkeypatch, bound):
     monkeypatch.setattr(frames, bound, 4)
     path = tmp_path / "frame.parquet"
-    write_parquet(COLUMNS, iter(ROWS), path)
+    list(write_parquet(COLUMNS, iter(ROWS), path))
     assert pl.read_parquet(path).rows() == ROWS
     assert [file.name for file in tmp_path.iterdir()] == ["frame.parquet"]
 
@@ -43,8 +43,8 @@ def test_writing_that_is_closed_before_its_end_changes_nothing(tmp_path, monkeyp
     monkeypatch.setattr(frames, "PART_ROWS", 4)
     monkeypatch.setattr(frames, "_CHUNK_ROWS", 4)
     path = tmp_path / "frame.parquet"
-    write_parquet(COLUMNS, ROWS[:1], path)
-    steps = writing_parquet(COLUMNS, iter(ROWS), path)
+    list(write_parquet(COLUMNS, ROWS[:1], path))
+    steps = write_parquet(COLUMNS, iter(ROWS), path)
     next(steps)
     next(steps)
     steps.close()
@@ -79,7 +79,7 @@ def test_a_text_among_numbers_is_refused():
 
 
 def test_no_rows_make_a_frame_with_its_columns(tmp_path):
-    write_parquet(COLUMNS, [], tmp_path / "frame.parquet")
+    list(write_parquet(COLUMNS, [], tmp_path / "frame.parquet"))
     frame = pl.read_parquet(tmp_path / "frame.parquet")
     assert (frame.columns, frame.height) == (list(COLUMNS), 0)
 

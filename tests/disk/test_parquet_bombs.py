@@ -132,7 +132,7 @@ def test_what_a_frame_takes_is_never_more_than_was_found(frame, compression, tmp
 def test_a_frame_of_our_own_is_found_about_as_large_as_it_is(tmp_path):
     columns = {"item": "str", "text": "str", "p": "f64", "all": "list[f64]"}
     rows = ((f"i{n}", f"{n} " * 50, n / 7, [0.1, 0.2]) for n in range(20_000))
-    write_parquet(columns, rows, tmp_path / "f.parquet")
+    list(write_parquet(columns, rows, tmp_path / "f.parquet"))
     size = columnar.read(tmp_path / "f.parquet").estimated_size()
     groups = [sum(one.values()) for one in columnar.row_groups(tmp_path / "f.parquet")]
     assert len(groups) > 1
