@@ -45,7 +45,7 @@ def kept(monkeypatch):
     def put(fault=""):
         tracker = Kept(fault)
         monkeypatch.setattr("orchestrator.interface.run.needed", lambda _: None)
-        monkeypatch.setattr(tracking, "_tracker", lambda _kind: tracker)
+        monkeypatch.setitem(tracking.TRACKERS, "mlflow", lambda: tracker)
         return tracker
 
     return put
