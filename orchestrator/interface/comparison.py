@@ -240,11 +240,7 @@ def compare(
     sides = opened(results, match, allow_code=allow_code)
     common = common_items(sides)
     found = contrasts(sides, common, chosen, scores, _baseline(baseline, sides, chosen))
-    for wanted in scores:
-        if any(wanted in (one.about.score, *one.about.score.rpartition(".")[::2]) for one in found):
-            continue
-        known = dict.fromkeys(one.about.score for one in contrasts(sides, common, chosen, (), ""))
-        raise UsageError(f"unknown score {wanted!r}{nearest(wanted, known)}")
+    _check(scores, found, sides, common, chosen)
     compared = [_doubted(one, chosen, sides) for one in differences(found, confidence_level)]
     rankings = joint_rankings(sides, common, confidence_level)
     changes = most_changed(found, sides[0])
@@ -317,6 +313,16 @@ def _baseline(given: str, sides: Sequence[Side], by: By) -> str:
     if given not in known:
         raise UsageError(f"baseline: unknown {by} {given!r}{nearest(given, known)}")
     return known[given]
+
+
+def _check(
+    scores: Sequence[str], found: Sequence[Contrast], sides: Sequence[Side], common: Common, by: By
+) -> None:
+    for wanted in scores:
+        if any(wanted in (one.about.score, *one.about.score.rpartition(".")[::2]) for one in found):
+            continue
+        known = dict.fromkeys(one.about.score for one in contrasts(sides, common, by, (), ""))
+        raise UsageError(f"unknown score {wanted!r}{nearest(wanted, known)}")
 
 
 def _about(side: Side, common: Common) -> dict[str, Any]:
