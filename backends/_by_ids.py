@@ -7,7 +7,7 @@ for them is each kind's own.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -170,10 +170,6 @@ class ByIdsConfig(ChatConfig):
             "Do not request a label that is not listed and whose probability is below this "
             "share of the most probable label's: it is only bounded. 0 requests every label."
         ),
-    )
-    chat_template_kwargs: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Arguments of the chat template, such as enable_thinking: false.",
     )
 
 

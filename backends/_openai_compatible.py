@@ -5,11 +5,11 @@ What differs between servers is a `Dialect` and a transport; files in `backends/
 
 import difflib
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from backends._tokens import NO_TEXT, known
 from backends._transport import Reply, Transport, http_transport
@@ -41,9 +41,6 @@ from orchestrator.wire import rewards as wire
 from orchestrator.wire.requests import Dialect
 
 T = TypeVar("T")
-RatedBy = Literal["pooling", "classify", "probabilities"]
-Extra = Annotated[dict[str, Any], AfterValidator(requests.check_names)]
-"""Setting of a user's fields that are added to requests."""
 
 TRIED: Final = RewardAsk("", (Message("user", "x"), Message("assistant", "y")))
 """A conversation that shows whether a server rates any."""
@@ -108,7 +105,7 @@ class OpenaiCompatible:
         self._endpoint = endpoint
         self._transport = transport
         plain = self.knows_template and endpoint.plain
-        extra = requests.joined(dialect.extra, endpoint.extra_body, {})
+        extra = {**dialect.extra, **endpoint.extra_body}
         self._dialect = msgspec.structs.replace(dialect, plain=plain, extra=extra)
         self._prefill = prefill
         self._raw = raw
@@ -204,28 +201,18 @@ class OpenaiCompatible:
         """See `orchestrator.backend.Backend`."""
         await self._transport.close()
 
-    async def _rated(self, ask: RewardAsk, by: RatedBy = "pooling") -> Rewards | Failure:
-        """Rate a conversation by `/pooling` or `/classify`, where the server renders it.
-
-        Args:
-            ask: The conversation.
-            by: The route; "probabilities" is `/classify` without raw outputs.
-        """
+    async def _rated(self, ask: RewardAsk) -> Rewards | Failure:
+        """Rate a conversation by `/pooling`, where the server renders it."""
         if (refused := self._unratable(ask.messages)) is not None:
             return refused
-        path, activated = wire.POOLING if by == "pooling" else wire.CLASSIFY, by == "probabilities"
-        method, secret = f"{self.kind}{path.replace('/', '.')}", self._endpoint.secret
         model, template = self._endpoint.model, self._dialect.template
-
-        def decode(body: bytes) -> Rewards | Failure:
-            if path == wire.POOLING:
-                return wire.pooled(body, method, secret)
-            return wire.classes(body, method, secret, activated=activated)
-
+        method, secret = f"{self.kind}.pooling", self._endpoint.secret
         found = await self._post_to(
-            path, lambda: wire.pool(model, ask, template, activated=activated), decode
+            wire.POOLING,
+            lambda: wire.pool(model, ask, template),
+            lambda body: wire.pooled(body, method, secret),
         )
-        return self._with_route(found, path)
+        return self._with_route(found, wire.POOLING)
 
     def _unratable(self, messages: Messages) -> Failure | None:
         """Return the reason why a conversation can't be rated; None where it can."""

@@ -10,7 +10,9 @@ from backends._openai_compatible import Native, NativeKind
 from backends._tokens import as_outcome
 
 
-class _Embedded(Native):
+class Connection(Native):
+    """A connection to one model of such a server."""
+
     kind = "embedded"
     _separated: Separated | None = None
 
@@ -22,9 +24,9 @@ class _Embedded(Native):
         return await self._separated.spell(ids)
 
 
-class EmbeddedKind(NativeKind):
+class Kind(NativeKind):
     """Connections to models of such a server."""
 
     cites = ("wolf2020transformers",)
 
-    made = _Embedded
+    made = Connection

@@ -6,11 +6,13 @@ It is described in `docs/fake-server.md`.
 from backends._openai_compatible import Native, NativeKind
 
 
-class _Fake(Native):
+class Connection(Native):
+    """A connection to one model of such a server."""
+
     kind = "fake"
 
 
-class FakeKind(NativeKind):
+class Kind(NativeKind):
     """Connections to models of such a server."""
 
-    made = _Fake
+    made = Connection

@@ -46,7 +46,7 @@ class RougeL:
         return PairScores(precision.astype(np.float32), recall.astype(np.float32), "rouge_l", 0)
 
 
-class RougeLKind(ComparerKind[RougeLSettings]):
+class Kind(ComparerKind[RougeLSettings]):
     """Compares texts in this process."""
 
     cites = ("lin2004rouge",)

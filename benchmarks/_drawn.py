@@ -140,7 +140,7 @@ def _compact(body: Reply) -> bytes:
 
 
 async def _record(weights: str, dtype: Dtype) -> dict[str, list[Reply]]:
-    launch = embedded.EmbeddedLaunch(embedded.Config(max_model_len=2048, dtype=dtype))
+    launch = embedded.Launch(embedded.Config(max_model_len=2048, dtype=dtype))
     with tempfile.TemporaryDirectory() as folder:
         server = await launch.start((ServedModel(_NAME, weights),), Path(folder) / "server.log")
         try:

@@ -113,7 +113,7 @@ async def judge_server(*extra_args: str) -> AsyncIterator[RunningServer]:
     )
     with tempfile.TemporaryDirectory() as folder:
         models = (ServedModel("judge", "bundled:judge"),)
-        server = await launch_kind.VllmLaunch(config).start(models, Path(folder) / "vllm.log")
+        server = await launch_kind.Launch(config).start(models, Path(folder) / "vllm.log")
         try:
             yield server
         finally:

@@ -117,7 +117,7 @@ async def running(server: str, model: str, threads: int, most: int) -> AsyncIter
     number: Any = dtype or "float32"
     launch: Any
     if kind == "embedded":
-        launch = embedded.EmbeddedLaunch(embedded.Config(threads=threads, dtype=number))
+        launch = embedded.Launch(embedded.Config(threads=threads, dtype=number))
     elif kind == "vllm":
         config = vllm.Config(
             dtype=number, max_model_len=_MAX_LEN, cpu_threads=threads, cpu_kv_cache_gb=2,
@@ -125,10 +125,10 @@ async def running(server: str, model: str, threads: int, most: int) -> AsyncIter
             # Its CPU build ends when a request with a seed has its prompt computed in pieces.
             extra_args=("--no-enable-chunked-prefill",),
         )  # fmt: skip
-        launch = vllm.VllmLaunch(config)
+        launch = vllm.Launch(config)
     else:
         slots = llamacpp.Config(threads=threads, slots=most, max_model_len=_MAX_LEN)
-        launch = llamacpp.LlamacppLaunch(slots)
+        launch = llamacpp.Launch(slots)
     with tempfile.TemporaryDirectory() as folder:
         started = await launch.start((ServedModel(_NAME, model),), Path(folder) / "server.log")
         try:

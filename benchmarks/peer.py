@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=50)
     parser.add_argument("--threads", type=int, default=None)
     options = parser.parse_args()
-    config = bertscore.BertScoreKind(Config(threads=options.threads)).located(Path()).config
+    config = bertscore.Kind(Config(threads=options.threads)).located(Path()).config
     vocabulary = (Path(config.encoder) / "vocab.txt").read_text(encoding="utf-8").split()
     words = np.array([word for word in vocabulary[2000:12000] if word.isalpha()])
     rng = np.random.default_rng(0)

@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put it into docs/performance.md")
     options = parser.parse_args()
     try:
-        launch_kind.VllmLaunch(launch_kind.Config()).find_command()
+        launch_kind.Launch(launch_kind.Config()).find_command()
     except LaunchError as error:
         print(f"not measured: {error}")
         return

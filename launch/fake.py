@@ -35,7 +35,7 @@ def argv(models: tuple[ServedModel, ...], port: int, host: str = HOST) -> tuple[
     return python_module("launch._fake_server", *place, *names, "--quality", quality)
 
 
-class FakeLaunch(LaunchKind[Config]):
+class Launch(LaunchKind[Config]):
     """The fake server, one process for all its models."""
 
     backend = "fake"

@@ -172,7 +172,7 @@ def argv(
     return (command, *_spec.arguments(settings), *adapters, *flags, *config.extra_args)
 
 
-class LlamacppLaunch(ForeignLaunch[Config]):
+class Launch(ForeignLaunch[Config]):
     """llama.cpp's llama-server, one process a model."""
 
     backend = "llamacpp"

@@ -109,7 +109,7 @@ def argv(
     return (python, main, *_spec.arguments(settings), *flags, *adapters, *config.extra_args)
 
 
-class SglangLaunch(FolderLaunch[Config]):
+class Launch(FolderLaunch[Config]):
     """SGLang, one process a model."""
 
     backend = "sglang"

@@ -156,7 +156,7 @@ _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Sem
 )
 
 
-class VllmLaunch(FolderLaunch[Config]):
+class Launch(FolderLaunch[Config]):
     """vLLM, one process a model."""
 
     backend = "vllm"

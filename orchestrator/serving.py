@@ -306,4 +306,4 @@ class LaunchKind(Plugin[ConfigT], ABC):
             LaunchError: If weights are not there.
             UsageError: If this kind can't be served so, or an option is wrong.
         """
-        raise UsageError(f"{type(self).__name__} can't be started by `orchestrator servers serve`")
+        raise UsageError("this kind can't be started by `orchestrator servers serve`")

@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 992,
+    "private functions used once": 987,
     "functions with `Any` in the signature": 217,
-    "lines": 99_850,
+    "lines": 99_716,
     "files": 397,
-    "distinct names": 3_785,
+    "distinct names": 3_773,
     "value classes": 483,
     "fields of value classes": 2_344,
     "pairs of value classes that share 60 % of their fields": 14,

@@ -74,7 +74,7 @@ def load(name: str, config: BertScoreSettings) -> Comparer:
         raise UsageError(f"{name}: the encoder cannot be loaded: {error}") from error
 
 
-class BertScoreKind(ComparerKind[BertScoreSettings]):
+class Kind(ComparerKind[BertScoreSettings]):
     """Compares texts in this process."""
 
     cites = ("zhang2020bertscore",)

@@ -12,12 +12,11 @@ import hashlib
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Annotated, Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
@@ -38,7 +37,7 @@ from orchestrator.records import Choice, Failure, Generation, Message, Messages,
 from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire.by_ids import Reading
 from orchestrator.wire.parsing import text_of
-from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names, joined
+from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names
 
 _ALTERNATIVES: Final = 64
 _SMALL_VOCABULARY: Final = 4096
@@ -52,7 +51,6 @@ _PYTHON_SERVER: Final = unsupported(
     "llama-server, or say `backend: openai`, which draws texts and reads labels of one token"
 )
 _NO_METRICS: Final = "%s publishes no load figures; restart llama-server with --metrics"
-_check: Final = partial(check_names, own=OWN_FIELDS | wire.OWN_FIELDS)
 logger = logging.getLogger(__name__)
 
 
@@ -75,10 +73,6 @@ class Config(ByIdsConfig):
             "cost."
         ),
     )
-    extra_body: Annotated[dict[str, Any], AfterValidator(_check)] = Field(
-        default_factory=dict,
-        description="Fields added to every generation, such as lora: [{id: 0, scale: 1.0}].",
-    )
 
 
 class _Server(msgspec.Struct, frozen=True):
@@ -98,7 +92,7 @@ class _Server(msgspec.Struct, frozen=True):
     turns: asyncio.Semaphore
 
 
-class Llamacpp(ByIds):
+class Connection(ByIds):
     """A connection to one model of llama-server."""
 
     kind = "llamacpp"
@@ -106,13 +100,10 @@ class Llamacpp(ByIds):
     score_method = "forced"
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
-        dialect = Dialect(
-            extra=joined({}, config.extra_body, config.chat_template_kwargs),
-            system_role=config.system_role,
-        )
+        dialect = Dialect(system_role=config.system_role)
         super().__init__(endpoint, transport, dialect, raw=True)
         self._config = config
-        self._tokenizer = LlamacppTokenizer(self._ask, self._dialect.template)
+        self._tokenizer = Tokenizer(self._ask, self._dialect.template)
         self._contexts = Contexts(self._tokenizer, plain=endpoint.plain, taken=dialect.taken)
         self._found: _Server | None = None
         self._finding = asyncio.Lock()
@@ -251,17 +242,17 @@ class Llamacpp(ByIds):
         return _Server(props, meta, forcer, asyncio.Semaphore(max(props.total_slots or 1, 1)))
 
 
-class LlamacppKind(HttpKind[Config]):
+class Kind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("llamacpp",)
-    made = Llamacpp
+    made = Connection
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
 
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
         try:
-            _check(dict(endpoint.extra_body))
+            check_names(dict(endpoint.extra_body), OWN_FIELDS | wire.OWN_FIELDS)
         except ValueError as error:
             raise UsageError(f"extra_body of {endpoint.model!r}: {error}") from None
         return super().connect(endpoint)
@@ -271,7 +262,7 @@ COMPLETION: Final = "/completion"
 _NEXT: Final = Message("user", "z")
 
 
-class LlamacppTokenizer:
+class Tokenizer:
     """The server's tokenizer; a `backends._tokens.Tokenizer`, whose methods raise `Failed`."""
 
     def __init__(self, ask: AskServer, template: Mapping[str, object]) -> None:
@@ -355,7 +346,7 @@ class Forcer:
     """
 
     def __init__(
-        self, ask: AskServer, tokenizer: LlamacppTokenizer, n_vocab: int, eos: bytes, *, cache: bool
+        self, ask: AskServer, tokenizer: Tokenizer, n_vocab: int, eos: bytes, *, cache: bool
     ) -> None:
         self._ask = ask
         self._tokenizer = tokenizer

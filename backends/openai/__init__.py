@@ -24,7 +24,6 @@ from backends._openai_compatible import (
     NO_LOGPROBS,
     ChatConfig,
     Decode,
-    Extra,
     OpenaiCompatible,
     possible,
 )
@@ -80,7 +79,6 @@ class Config(ChatConfig):
         (),
         description="Fields that the endpoint rejects, such as temperature for reasoning models.",
     )
-    extra_body: Extra = Field(default_factory=dict, description="Fields added to every request.")
     continue_final_message: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
         description=(
@@ -103,7 +101,7 @@ class Config(ChatConfig):
         return value
 
 
-class Openai(OpenaiCompatible):
+class Connection(OpenaiCompatible):
     """A connection to one model of an endpoint, which says what to change where it refuses.
 
     Such an endpoint says little of itself, and its connections show nothing when it puts another
@@ -195,7 +193,7 @@ class Openai(OpenaiCompatible):
         return _advised(chosen) if isinstance(chosen, Failure) else chosen
 
 
-class OpenaiKind(BackendKind[Config]):
+class Kind(BackendKind[Config]):
     """Connections to models of such an endpoint."""
 
     @property
@@ -219,10 +217,9 @@ class OpenaiKind(BackendKind[Config]):
             top_logprobs=config.top_logprobs,
             top_k_off=config.top_k_off,
             omit=(*config.omit, *(("temperature", "top_p") if reasoning else ())),
-            extra=config.extra_body,
             system_role=config.system_role,
         )
-        kind, transport = Openai, None
+        kind, transport = Connection, None
         if endpoint.batch is not None:
             # Most runs send no batch.
             from backends.openai.batch import Batched, batch_transport  # noqa: PLC0415

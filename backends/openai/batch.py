@@ -22,7 +22,7 @@ import msgspec
 from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_exponential
 
 from backends._transport import Read, Reply
-from backends.openai import Openai
+from backends.openai import Connection
 from backends.openai.batch_files import (
     Exchange,
     Folder,
@@ -56,7 +56,7 @@ _LOST: Final = Failure("timeout", "the batch of an earlier attempt has no reply 
 _log = logging.getLogger(__name__)
 
 
-class Batched(Openai):
+class Batched(Connection):
     """A connection to one model that answers in batches.
 
     Attributes:

@@ -13,7 +13,7 @@ from jinja2 import TemplateError, Undefined
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels, TokenizerRoutes
-from backends._openai_compatible import CONTROL_TIMEOUT_S, Extra, HttpKind
+from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known
 from backends._transport import Transport
 from backends.sglang import wire
@@ -35,7 +35,7 @@ from orchestrator.records import (
 from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire import rewards as rating
 from orchestrator.wire.by_ids import Path
-from orchestrator.wire.requests import Dialect, joined, messages_of
+from orchestrator.wire.requests import ARGUMENTS, Dialect, messages_of
 
 
 class Config(ByIdsConfig):
@@ -50,9 +50,6 @@ class Config(ByIdsConfig):
         default_factory=dict,
         description="Texts of special tokens that `chat_template` names, such as bos_token.",
     )
-    extra_sampling: Extra = Field(
-        default_factory=dict, description="Fields added to `sampling_params` of every generation."
-    )
     original_logprobs: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
         description="True if the server was started with SGLANG_RETURN_ORIGINAL_LOGPROB=1: then "
@@ -65,7 +62,7 @@ class Config(ByIdsConfig):
     )
 
 
-class Sglang(ByIds):
+class Connection(ByIds):
     """A connection to one model of an SGLang server."""
 
     kind = "sglang"
@@ -73,12 +70,11 @@ class Sglang(ByIds):
     score_method = "input_token_logprobs"
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
-        by = {"lora_path": config.lora_path} if config.lora_path else {}
-        extra = joined(by, {}, config.chat_template_kwargs)
+        extra = {"lora_path": config.lora_path} if config.lora_path else {}
         dialect = Dialect(system_role=config.system_role, extra=extra)
         super().__init__(endpoint, transport, dialect)
         self._config = config
-        tokenizer = SglangTokenizer(self._ask, endpoint.model, self._dialect.template)
+        tokenizer = Tokenizer(self._ask, endpoint.model, self._dialect.template)
         self._contexts = Contexts(tokenizer, plain=endpoint.plain, taken=dialect.taken)
 
     # -- what is asked ----------------------------------------------------------------------------
@@ -100,7 +96,7 @@ class Sglang(ByIds):
         )
         return await self._ask(
             GENERATE,
-            lambda: wire.draw(prompt, ask, seed, config.extra_sampling, self._dialect.others),
+            lambda: wire.draw(prompt, ask, seed, self._dialect.others),
             lambda body, _: wire.generation(body, reading, len(prompt)),
         )
 
@@ -116,8 +112,9 @@ class Sglang(ByIds):
                 "`chat_template` in the settings of the back-end to the reward model's own "
                 "chat_template.jinja"
             )
-        more, tokens = config.chat_template_kwargs, config.special_tokens
-        text = known(rendered(config.chat_template, ask.messages, tokens, more))
+        more = self._dialect.extra.get(ARGUMENTS)
+        given = {**(more if isinstance(more, dict) else {}), **config.special_tokens}
+        text = known(rendered(config.chat_template, ask.messages, given))
         # As ids, since a text would get what the tokenizer puts around one, such as BOS, once more.
         ids = await self._contexts.server.plain(text, special=False)
         method, secret = f"{self.kind}.classify", self._endpoint.secret
@@ -177,20 +174,20 @@ class Sglang(ByIds):
         return looked.n_cached
 
 
-class SglangKind(HttpKind[Config]):
+class Kind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("zheng2024sglang",)
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", plain_choose=True, reward=True
     )
-    made = Sglang
+    made = Connection
 
 
 GENERATE: Final = "/generate"
 
 
-class SglangTokenizer(TokenizerRoutes):
+class Tokenizer(TokenizerRoutes):
     """The server's tokenizer; a `backends._tokens.Tokenizer`."""
 
     prefix = "/v1"
@@ -251,22 +248,19 @@ class _Environment(BoundedEnvironment):
 _compiled: Final = lru_cache(maxsize=16)(_Environment().from_string)
 
 
-def rendered(
-    source: str, messages: Messages, tokens: Mapping[str, str], more: Mapping[str, object]
-) -> str | Failure:
+def rendered(source: str, messages: Messages, given: Mapping[str, object]) -> str | Failure:
     """Return the text of a whole conversation, or why the template does not render it.
 
     Args:
         source: The template, as it comes with the model.
         messages: The conversation; no turn is opened behind it.
-        tokens: Texts of special tokens by the names that the template knows, such as bos_token.
-        more: Further values that it may show.
+        given: Texts of special tokens by the names that the template knows, such as bos_token, and
+            further values that it may show.
     """
-    turns = messages_of(messages)
-    given = {**more, **tokens, "messages": turns, "add_generation_prompt": False}
+    values = {**given, "messages": messages_of(messages), "add_generation_prompt": False}
     try:
         with allowance():
-            return _compiled(source).render(given, raise_exception=_refuse)
+            return _compiled(source).render(values, raise_exception=_refuse)
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         said = failures.clean(str(error) or type(error).__name__)
         return Failure("bad_request", _FAILS.format(said), permanent=True)

@@ -98,13 +98,8 @@ def detokenize(model: str, ids: Path) -> bytes:
     return encode({"model": model, "tokens": ids, "skip_special_tokens": False})
 
 
-def draw(
-    ids: Path, ask: GenerateAsk, seed: int, extra: Mapping[str, object], more: Mapping[str, object]
-) -> bytes:
-    """Body of `/generate` that draws one text after a prompt.
-
-    Further fields are `extra` for its settings of sampling, and `more` beside them.
-    """
+def draw(ids: Path, ask: GenerateAsk, seed: int, more: Mapping[str, object]) -> bytes:
+    """Body of `/generate` that draws one text after a prompt; with `more` fields."""
     sampling = ask.sampling
     params = {
         **_SAMPLING,
@@ -113,7 +108,6 @@ def draw(
         "top_p": sampling.top_p,
         "top_k": sampling.top_k or -1,
         "sampling_seed": seed,
-        **extra,
     }
     if sampling.stop:
         params["stop"] = sampling.stop

@@ -11,12 +11,7 @@ from typing import Any, Final
 import numpy as np
 from pydantic import Field
 
-from backends._openai_compatible import (
-    ChatConfig,
-    Extra,
-    HttpKind,
-    OpenaiCompatible,
-)
+from backends._openai_compatible import ChatConfig, HttpKind, OpenaiCompatible
 from backends._tokens import Cache, Failed, as_outcome
 from backends._transport import Transport
 from backends.tgi import wire
@@ -37,12 +32,9 @@ class Config(ChatConfig):
     """Settings of the connection."""
 
     top_n_tokens: int = Field(5, ge=1, le=1000, description="The server's --max-top-n-tokens.")
-    extra_parameters: Extra = Field(
-        default_factory=dict, description="Fields added to `parameters` of every generation."
-    )
 
 
-class Tgi(OpenaiCompatible):
+class Connection(OpenaiCompatible):
     """A connection to a TGI server."""
 
     kind = "tgi"
@@ -71,11 +63,10 @@ class Tgi(OpenaiCompatible):
             thinking_end=self._endpoint.thinking_end,
             secret=self._endpoint.secret,
         )
-        extra, special = self._config.extra_parameters, self._endpoint.plain
-        more = self._dialect.others
+        more, special = self._dialect.others, self._endpoint.plain
         return await self._ask(
             _GENERATE,
-            lambda: wire.draw(prompt.text, ask, seed, extra, more, special=special),
+            lambda: wire.draw(prompt.text, ask, seed, more, special=special),
             lambda body, _: wire.generation(body, reading, ask, len(prompt.ids), self._spelled),
         )
 
@@ -260,9 +251,9 @@ _NESTED: Final = unsupported(
 )
 
 
-class TgiKind(HttpKind[Config]):
+class Kind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("tgi",)
     capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
-    made = Tgi
+    made = Connection

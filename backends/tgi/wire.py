@@ -117,18 +117,9 @@ def tokenize(text: str, *, special: bool) -> bytes:
 
 
 def draw(
-    prompt: str,
-    ask: GenerateAsk,
-    seed: int,
-    extra: Mapping[str, object],
-    more: Mapping[str, object],
-    *,
-    special: bool,
+    prompt: str, ask: GenerateAsk, seed: int, more: Mapping[str, object], *, special: bool
 ) -> bytes:
-    """Body of `/generate` that draws one text after a rendered prompt.
-
-    Further fields are `extra` for its parameters, and `more` beside them.
-    """
+    """Body of `/generate` that draws one text after a rendered prompt; with `more` fields."""
     sampling = ask.sampling
     params: dict[str, Any] = {
         "max_new_tokens": sampling.max_tokens,
@@ -148,7 +139,7 @@ def draw(
         params["stop"] = sampling.stop
     if ask.top_logprobs:
         params["top_n_tokens"] = ask.top_logprobs
-    return _body(prompt, {**params, **extra}, more, special=special)
+    return _body(prompt, params, more, special=special)
 
 
 def prefill(text: str, *, special: bool) -> bytes:

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, TokenizerRoutes
-from backends._openai_compatible import TRIED, Extra, HttpKind, RatedBy, possible
+from backends._openai_compatible import TRIED, HttpKind, possible
 from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
 from backends._transport import Transport
 from backends.vllm import wire
@@ -31,7 +31,7 @@ from orchestrator.backend import (
 from orchestrator.records import Choice, Failure, Generation, Messages, Rewards, Scored, unsupported
 from orchestrator.wire import by_ids
 from orchestrator.wire.by_ids import Looked, Path, Walk
-from orchestrator.wire.requests import Dialect, joined
+from orchestrator.wire.requests import Dialect
 
 _COMPLETIONS: Final = "/v1/completions"
 # A node more costs the server about a millisecond, a request more two.
@@ -57,13 +57,6 @@ class Config(ByIdsConfig):
     choose_top_logprobs: int = Field(
         64, ge=1, le=1000, description="Number of alternatives to search for labels."
     )
-    extra_body: Extra = Field(default_factory=dict, description="Fields added to every generation.")
-    rated_by: RatedBy = Field(
-        "pooling",
-        description="Route of reward models: `/pooling`, or `/classify` behind gateways that have "
-        "only that. `probabilities`: `/classify` of servers that give no raw outputs; rewards are "
-        "the log-odds of the only class, or the logarithms of all.",
-    )
     raw_logprobs: bool = Field(
         True,  # noqa: FBT003 (a pydantic default)
         description="True if log-probabilities are those of the unmodified softmax; false for a "
@@ -77,7 +70,7 @@ class Config(ByIdsConfig):
     )
 
 
-class Vllm(ByIds):
+class Connection(ByIds):
     """A connection to one model of a vLLM server."""
 
     kind = "vllm"
@@ -85,20 +78,18 @@ class Vllm(ByIds):
     score_method = "prompt_logprobs"
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
-        arguments = {} if endpoint.plain else config.chat_template_kwargs
         dialect = Dialect(
             token_ids=True,
             top_k_off=0,
             top_logprobs=wire.ABSURD,
-            extra=joined(_EXPLICIT, config.extra_body, arguments),
+            extra=_EXPLICIT,
             system_role=config.system_role,
         )
         # Where numbers are processed, they are raw if neutral sampling settings make them so.
-        is_neutral = not (config.extra_body or endpoint.extra_body)
-        raw = config.raw_logprobs or (None if is_neutral else False)
+        raw = config.raw_logprobs or (False if endpoint.extra_body else None)
         super().__init__(endpoint, transport, dialect, prefill=True, raw=raw)
         self._config = config
-        tokenizer = VllmTokenizer(self._ask, endpoint.model, self._dialect.template)
+        tokenizer = Tokenizer(self._ask, endpoint.model, self._dialect.template)
         self._contexts = Contexts(tokenizer, plain=endpoint.plain, taken=dialect.taken)
         self._cap: int | None = None
         self._cap_lock = asyncio.Lock()
@@ -118,7 +109,7 @@ class Vllm(ByIds):
 
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
         """See `orchestrator.backend.RatesAnswers`; the server renders the conversation."""
-        return await self._rated(ask, self._config.rated_by)
+        return await self._rated(ask)
 
     @as_outcome
     async def provenance(self) -> Provenance | Failure:
@@ -289,17 +280,17 @@ def _checked(drawn: Generation | Failure) -> Generation | Failure:
     return wire.MIXED_UP if is_mixed else possible(drawn)
 
 
-class VllmKind(HttpKind[Config]):
+class Kind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("kwon2023efficient",)
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", plain_choose=True, reward=True
     )
-    made = Vllm
+    made = Connection
 
 
-class VllmTokenizer(TokenizerRoutes):
+class Tokenizer(TokenizerRoutes):
     """The server's tokenizer; a `backends._tokens.Tokenizer`."""
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:

@@ -111,7 +111,7 @@ def _named(entry: str) -> tuple[str, Path]:
     return name, _weights.folder_now(weights)
 
 
-class EmbeddedLaunch(LaunchKind[Config]):
+class Launch(LaunchKind[Config]):
     """Our own server over `transformers`, one process for all its models."""
 
     backend = "embedded"

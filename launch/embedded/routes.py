@@ -386,6 +386,8 @@ def pool(request: PoolingRequest, served: Served) -> Work:
     """
     if (request.input is None) == (request.messages is None):
         raise bad_request("give either messages or input", "messages")
+    if request.use_activation is not False:
+        raise bad_request("outputs are raw here: send use_activation: false", "use_activation")
     if request.input is not None:
         special = request.add_special_tokens is not False
         ids = served.tokens.encode(request.input, special=special)
@@ -399,10 +401,8 @@ def pool(request: PoolingRequest, served: Served) -> Work:
     job = Job(ids, n_prompt, unresolved, reader=reader, reuse=n_prompt - 1)
 
     def reply() -> dict[str, Any]:
-        (outputs,) = reader.values
-        values = outputs if request.use_activation is False else activated(outputs)
         # null stands for what is no number; the client refuses it.
-        data = [value if math.isfinite(value) else None for value in values]
+        data = [value if math.isfinite(value) else None for value in reader.values[0]]
         usage = {
             "prompt_tokens": n_prompt,
             "total_tokens": n_prompt,
@@ -413,12 +413,3 @@ def pool(request: PoolingRequest, served: Served) -> Work:
         return {"object": "list", "model": served.name, "data": [row], "usage": usage}
 
     return Work(job, reply)
-
-
-def activated(outputs: Sequence[float]) -> list[float]:
-    """Return the sigmoid of a single output, or the softmax of several, as vLLM does by default."""
-    if len(outputs) == 1:
-        return [0.5 + 0.5 * math.tanh(outputs[0] / 2)]
-    highest = max(outputs)
-    weights = [math.exp(value - highest) for value in outputs]
-    return [weight / sum(weights) for weight in weights]

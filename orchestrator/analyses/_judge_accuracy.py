@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from itertools import combinations, permutations
 from typing import Final
 
-import msgspec
 import numpy as np
 import polars as pl
 from pydantic import Field
@@ -221,11 +220,11 @@ def _contrasts(settings: Sequence[Judged], context: Context) -> Table:
                     known.credits(one), known.credits(two), prompts, context.resampling()
                 )
                 found.append((setting.name, WORDS[one], WORDS[two], comparison))
-    table = _comparison_table(
-        "judge_accuracy.contrasts", "Mean against mode, before against after", found
-    )
     against_mode = [one for one in found if one[2].startswith("mode")]
-    return _with_count(table, "the mean is more accurate than the mode", against_mode, context)
+    note = _count("the mean is more accurate than the mode", against_mode, context)
+    return _comparisons(
+        "judge_accuracy.contrasts", "Mean against mode, before against after", found, note
+    )
 
 
 def _categories(settings: Sequence[Judged], context: Context) -> list[Table]:
@@ -288,33 +287,32 @@ def _reasoning(settings: Sequence[Judged], context: Context) -> list[Table]:
                 by_mean.append(found[-1])
     if not found:
         return []
-    table = _comparison_table(
-        "judge_accuracy.reasoning", "Without reasoning against with it", found
-    )
-    return [_with_count(table, "without reasoning the mean is more accurate", by_mean, context)]
+    note = _count("without reasoning the mean is more accurate", by_mean, context)
+    title = "Without reasoning against with it"
+    return [_comparisons("judge_accuracy.reasoning", title, found, note)]
 
 
-def _comparison_table(key: str, title: str, found: Sequence[Compared]) -> Table:
+def _comparisons(key: str, title: str, found: Sequence[Compared], note: list[str]) -> Table:
     notes = [
+        *note,
         "difference: first accuracy minus second, on shared pairs; interval over prompts; p: "
-        "by flipping signs of prompts"
+        "by flipping signs of prompts",
     ]
     return make_table(key, title, _COMPARED, compared_lines(found), notes=notes)
 
 
-def _with_count(table: Table, what: str, found: Sequence[Compared], context: Context) -> Table:
-    """The table with a sentence on how often a claim holds, and how often surely."""
+def _count(what: str, found: Sequence[Compared], context: Context) -> list[str]:
+    """Say how often a claim holds, and how often surely; [] for nothing to count."""
     values = [one.value for *_, one in found if not math.isnan(one.value)]
     if not values:
-        return table
+        return []
     adjusted = holm_adjusted([comparison for *_, comparison in found])
     surely = sum(
         p is not None and p < 1 - context.confidence_level and one[3].value > 0.0
         for one, p in zip(found, adjusted, strict=True)
     )
     better, equal = sum(value > 0 for value in values), sum(value == 0 for value in values)
-    said = f"{what} in {better} of {len(values)} cases ({equal} equal); significantly in {surely}"
-    return msgspec.structs.replace(table, notes=(said, *table.notes))
+    return [f"{what} in {better} of {len(values)} cases ({equal} equal); significantly in {surely}"]
 
 
 class JudgePromptsConfig(Settings):

@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from orchestrator.errors import StatisticsError
+from orchestrator.records import Floats
 
-FloatArray = NDArray[np.float64]
 _ROUNDING: Final = 1e-6
 """Mass that rounding to float32 may hide; the mass of the rest is taken to be larger by so much."""
 _EXCESS: Final = 1e-2
 """Mass above one that rounding on a server explains; more than that is no probability."""
 
 
-def token_confidence(top_logprobs: ArrayLike) -> tuple[FloatArray, int]:
+def token_confidence(top_logprobs: ArrayLike) -> tuple[Floats, int]:
     """C_t = -(1/k) sum_j ln p_t(j) over the k most likely tokens (Fu et al., Eq. 2).
 
     It is larger where the distribution is more peaked, since the tokens behind the first are then
@@ -81,7 +81,7 @@ def group_confidence(
     return mean, lowest, bottom_ones, float(values[-tail:].mean())
 
 
-def self_certainty_low(top_logprobs: ArrayLike, vocabulary: int) -> FloatArray:
+def self_certainty_low(top_logprobs: ArrayLike, vocabulary: int) -> Floats:
     """A lower bound of self-certainty at each position, from the k most likely of V tokens.
 
     With r the mass that is not listed, sum ln p over the V - k other tokens is at most (V - k) ln(r
@@ -146,7 +146,7 @@ def predictive_entropy(logprobs: ArrayLike) -> float:
     return float(-values.mean()) if values.size else float("nan")
 
 
-def _listed(top_logprobs: ArrayLike) -> FloatArray:
+def _listed(top_logprobs: ArrayLike) -> Floats:
     listed = np.asarray(top_logprobs, dtype=np.float64)
     if listed.ndim != 2 or not listed.shape[1]:
         raise StatisticsError(f"log-probabilities of shape (T, k) expected, got {listed.shape}")

@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from orchestrator.errors import StatisticsError
-
-FloatArray = NDArray[np.float64]
+from orchestrator.records import Floats
 
 # Entropy of next-token distributions: exact from the whole vocabulary, bounded from its top k.
 #
@@ -31,9 +30,7 @@ _EXCESS: Final = 1e-2
 """Mass above one that rounding on a server explains; more than that is no probability."""
 
 
-def entropy_bounds(
-    top_logprobs: ArrayLike, vocabulary: int | None
-) -> tuple[FloatArray, FloatArray | None]:
+def entropy_bounds(top_logprobs: ArrayLike, vocabulary: int | None) -> tuple[Floats, Floats | None]:
     """Bounds of the entropy where only the k most likely of V tokens are listed.
 
     With r the mass that is not listed, H >= H_k - r ln r (all of it on one token) and H <= H_k - r
@@ -114,7 +111,8 @@ def sum_logprob(logprobs: ArrayLike) -> float:
 
 def mean_over_tokens(feature: ArrayLike) -> float:
     """The mean of a feature, such as of each token, shape (T,); nan where there is none."""
-    return _mean(_tokens(feature))
+    values = _tokens(feature)
+    return float(values.mean()) if values.size else float("nan")
 
 
 def ensemble(scores: ArrayLike) -> tuple[float, float]:
@@ -126,7 +124,7 @@ def ensemble(scores: ArrayLike) -> tuple[float, float]:
     values = _tokens(scores)
     if values.size < 2:
         return float("nan"), float("nan")
-    return _mean(values), _population_var(values)
+    return mean_over_tokens(values), _population_var(values)
 
 
 def least(values: ArrayLike) -> float:
@@ -171,13 +169,13 @@ def sent_prob_ref(reference_logprobs: ArrayLike) -> float:
     is `-mean_logprob(reference_logprobs)`.
     """
     values = _tokens(reference_logprobs)
-    return _mean(-np.exp(values) * np.where(np.isneginf(values), 0.0, values))
+    return mean_over_tokens(-np.exp(values) * np.where(np.isneginf(values), 0.0, values))
 
 
 def combo(
     features: Mapping[str, ArrayLike],
     orientation: Mapping[str, int] = ORIENTATION,
-) -> FloatArray:
+) -> Floats:
     """Softmax-combo: the sum of normalised, oriented features over the evaluated set.
 
     The paper says "normalized summation" and does not say how; z-scores with the population's
@@ -204,15 +202,11 @@ def combo(
     return total
 
 
-def _tokens(values: ArrayLike) -> FloatArray:
+def _tokens(values: ArrayLike) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-def _mean(values: FloatArray) -> float:
-    return float(values.mean()) if values.size else float("nan")
-
-
-def _population_var(values: FloatArray) -> float:
+def _population_var(values: Floats) -> float:
     if not values.size or not np.isfinite(values).all():
         return float("nan")
     return float(values.var())

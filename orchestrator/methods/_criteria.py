@@ -163,10 +163,16 @@ class AskedCriterion(NamedTuple):
     def shown(self) -> dict[str, str]:
         """Return the values of the fields of a prompt that are about this criterion."""
         names = [label.name for label in self.labels]
+        # The words that ask for a label
+        scale = f"one of {', '.join(names)}, from {names[0]} (worst) to {names[-1]} (best)"
+        if self.grades.labels is None:
+            scale = f"an integer score from {names[0]} (worst) to {names[-1]} (best)"
+        elif len(names) == 2:
+            scale = f"{names[1]} or {names[0]}"
         return {
             "criterion": self.text,
             "description": self.description,
-            "scale": scale_words(self.grades),
+            "scale": scale,
             "low": names[0],
             "high": names[-1],
         }
@@ -182,17 +188,6 @@ class AskedCriterion(NamedTuple):
             "worst": shown["low"],
             "best": shown["high"],
         }
-
-
-def scale_words(grades: Grades) -> str:
-    """Return the words that ask for a label."""
-    if grades.labels is None:
-        low, high = grades.scale
-        return f"an integer score from {low} (worst) to {high} (best)"
-    names = [label.name for label in grades.labels]
-    if len(names) == 2:
-        return f"{names[1]} or {names[0]}"
-    return f"one of {', '.join(names)}, from {names[0]} (worst) to {names[-1]} (best)"
 
 
 def asked_criteria(

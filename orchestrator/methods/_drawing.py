@@ -56,6 +56,10 @@ BY_BENCHMARK: Final = {"mt_bench": MT_BENCH, "align_bench": ALIGN_BENCH}
 
 
 _Temperature = Annotated[float, Field(ge=0)]
+Judges = Annotated[
+    tuple[ModelName, ...], Field(description="Models that act as judges.", min_length=1)
+]
+"""Judges that the recipe names."""
 
 
 def permanent(cause: str, said: object) -> AskFailed:

@@ -36,7 +36,6 @@ BEGUN_REPLY: Final = f"{REASONED} Rating: [["
 
 
 def example(
-    judge: str,
     template: str,
     asked: tuple[Label, ...],
     *,
@@ -44,7 +43,7 @@ def example(
     low: int = 1,
     high: int = 9,
 ) -> tuple[ChooseAsk, ...]:
-    """One ask of a judge; none where the template can't be filled with made-up values.
+    """One ask, of a judge without a name; none where made-up values can't fill the template.
 
     `begun` stands before the label in the judge's answer; `low` to `high` are the scores shown.
     """
@@ -52,7 +51,7 @@ def example(
         text = render(template, {**FIELDS, "low": str(low), "high": str(high)})
     except PromptError:
         return ()
-    return (ChooseAsk(judge, (Message("user", text),), asked, Prefix(begun)),)
+    return (ChooseAsk("", (Message("user", text),), asked, Prefix(begun)),)
 
 
 def worded_example(judge: str, wording: Wording, asked: tuple[Label, ...]) -> tuple[ChooseAsk, ...]:

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
-import msgspec
 from pydantic import Field
 
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.verdicts import NONE, Match, Reading, Winner, matched
 from orchestrator.methods._drawing import (
     Drawing,
+    Judges,
     OfAnswers,
     OfAnswersSettings,
     Turn,
@@ -39,7 +39,6 @@ from orchestrator.plugin import (
     Label,
     Message,
     Messages,
-    ModelName,
     PairColumns,
     Prefix,
     Row,
@@ -154,7 +153,7 @@ class HarnessSettings(OfAnswersSettings):
 class NamedJudgesSettings(HarnessSettings):
     """Settings of those whose judges the recipe names."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
+    judges: Judges
 
 
 class Verdict(NamedTuple):
@@ -452,8 +451,3 @@ def _status(verdict: Verdict) -> Row:
         "cause": verdict.read.cause or NONE,
         "message": f"the judge's text {said}",
     }
-
-
-def as_json(numbers: Mapping[str, float]) -> str | None:
-    """Numbers by name as they stand in the column `dimensions`; None for none."""
-    return msgspec.json.encode(numbers).decode() if numbers else None

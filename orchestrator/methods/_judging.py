@@ -1,12 +1,13 @@
 """Settings, prompts, traces, and the distribution at the verdict, shared by judging methods."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
+import msgspec
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
-from orchestrator.methods._drawing import Drawing, OfAnswers, permanent
+from orchestrator.methods._drawing import Drawing, Judges, OfAnswers, permanent
 from orchestrator.methods._examples import REASONED
 from orchestrator.methods._leading import LedSettings, continued, lead
 from orchestrator.methods._verdicts import after_thinking, slot_of, spelled
@@ -54,7 +55,7 @@ class JudgeSettings(LedSettings):
     candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models to evaluate. Default: all that are not judges.", min_length=1
     )
-    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
+    judges: Judges
     prompt: TemplateText = Field(
         "", description="Name of a prompt, or a Jinja template (or a .j2 file)."
     )
@@ -135,10 +136,10 @@ def checked_prompt(
     return value
 
 
-def needs_of(template: str, fields: Sequence[str]) -> frozenset[str]:
-    """The reference, where the prompt can't be made without it."""
+def needs_of(template: str, fields: Mapping[str, str]) -> frozenset[str]:
+    """The reference, where the prompt can't be made of such fields without it."""
     try:
-        render(template, {**dict.fromkeys(fields, ""), "reference": None})
+        render(template, {**fields, "reference": None})
     except PromptError:
         return frozenset({"reference"})
     return frozenset()
@@ -153,7 +154,7 @@ class JudgeMethod(OfAnswers[JudgeConfigT]):
 
     def needs(self) -> frozenset[str]:
         """The reference, where the prompt can't be made without it."""
-        return needs_of(self.config.template(), self.config.FIELDS)
+        return needs_of(self.config.template(), dict.fromkeys(self.config.FIELDS, ""))
 
     def differs_in_reasoning(self, other: Method[MethodSettings]) -> bool:
         """Return True if `other` differs from this method only by its chain of thought."""
@@ -170,13 +171,13 @@ def stages_of(
     kind: str,
     config: JudgeSettings,
     n_prompts: int,
-    examples_of: Callable[[str], tuple[ChooseAsk, ...]],
+    examples: Sequence[ChooseAsk],
     n_reads: int = 1,
 ) -> list[Stage]:
     """Return the requests of judging one item: traces, and `n_reads` distributions for each.
 
-    Equal answers make equal prompts, which are asked once, so these are upper bounds. `examples_of`
-    gives what a judge is asked about a made-up item.
+    Equal answers make equal prompts, which are asked once, so these are upper bounds. `examples`
+    are what each judge is asked about a made-up item.
     """
     found = []
     # Methods, and entries of one method, with prompts or candidates of their own ask on their own.
@@ -191,11 +192,11 @@ def stages_of(
                     draw=draw,
                 )
             )  # fmt: skip
-        examples = examples_of(judge)
+        own = tuple(msgspec.structs.replace(one, model=judge) for one in examples)
         found.append(
             Stage(
                 "judgments", judge, "choose", n_traces * n_reads, exact=False, draw=draw,
-                examples=examples,
+                examples=own,
             )
         )  # fmt: skip
     return found

@@ -17,6 +17,7 @@ drawn by `answer`; AlignBench's own temperatures are `temperature_by_category: a
 import re
 from typing import Annotated, Final, Literal, Self
 
+import msgspec
 from pydantic import Field, model_validator
 
 from orchestrator.judgment.verdicts import (
@@ -36,7 +37,6 @@ from orchestrator.methods._harness import (
     Format,
     HarnessJudge,
     NamedJudgesSettings,
-    as_json,
 )
 from orchestrator.plugin import Ask, Item, Row, Unit
 from orchestrator.prompts.files import FROM_FOLDER, ONLY, Dimensions, Wording, wordings_from
@@ -205,5 +205,5 @@ class AlignBench(HarnessJudge[Config]):
         rows = await super().evaluate(unit, ask)
         for row in rows:
             _, scores = parse_judgment(row["text"], convention=self.config.convention)
-            row["dimensions"] = as_json(scores)
+            row["dimensions"] = msgspec.json.encode(scores).decode() if scores else None
         return rows

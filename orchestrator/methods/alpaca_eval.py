@@ -26,6 +26,7 @@ from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.methods import _harness
 from orchestrator.methods._drawing import (
     Drawing,
+    Judges,
     OfAnswers,
     OfAnswersSettings,
     Turn,
@@ -112,7 +113,7 @@ class LengthControl(Settings):
 class Config(OfAnswersSettings):
     """Settings of `alpaca_eval`."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
+    judges: Judges
     baseline: ModelName = Field(description="Model to compare all others with.")
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(

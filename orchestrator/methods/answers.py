@@ -65,7 +65,11 @@ class Answers(Method[AnswersConfig]):
             answer = turn.answer
             reference = unit.item.reference_of(turn.number)
             equal = None if reference is None else answer.text.strip() == reference.strip()
-            mean = answer.mean_logprob
+            mean, n_thinking = answer.mean_logprob, answer.n_thinking_tokens
+            # Without its thinking; None where nobody counted them.
+            n_tokens: int | None = answer.n_completion_tokens - (n_thinking or 0)
+            if answer.finish_reason == GIVEN or (answer.thinking and n_thinking is None):
+                n_tokens = None
             rows.append(
                 {
                     "turn": turn.number,
@@ -76,19 +80,12 @@ class Answers(Method[AnswersConfig]):
                     "mean_logprob": mean if math.isfinite(mean) else None,
                     "mean_top_mass": _mean_top_mass(answer),
                     "observed": answer.observed,
-                    "n_tokens": _n_tokens(answer),
-                    "n_thinking_tokens": answer.n_thinking_tokens,
+                    "n_tokens": n_tokens,
+                    "n_thinking_tokens": n_thinking,
                     "finish_reason": answer.finish_reason,
                 }
             )
         return rows
-
-
-def _n_tokens(answer: Generation) -> int | None:
-    """Tokens of the answer without its thinking; None where nobody counted them."""
-    if answer.finish_reason == GIVEN or (answer.thinking and answer.n_thinking_tokens is None):
-        return None
-    return answer.n_completion_tokens - (answer.n_thinking_tokens or 0)
 
 
 def _mean_top_mass(answer: Generation) -> float | None:

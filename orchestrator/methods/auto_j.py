@@ -58,7 +58,7 @@ def _ratings(text: str) -> list[Match]:
     return found if found and text.rfind(_BEFORE_RATING) == found[-1].start else []
 
 
-def _decisions(text: str) -> list[Match]:
+def _winners(text: str) -> list[Match]:
     """Every decision after a "final decision is"; none where the last of these has none."""
     announced = list(_DECISION.finditer(text))
     if not announced or announced[-1][1] is None:
@@ -85,10 +85,10 @@ RATING: Final = Format(
     {"auto_j": 0.0, "selfeval": 5.0},
 )
 DECISION: Final = Format(
-    lambda text: agreed(text, _decisions(text), at=-1),
+    lambda text: agreed(text, _winners(text), at=-1),
     tuple(_DECISIONS),
     PAIR,
-    lambda text: _last(_decisions(text)),
+    lambda text: _last(_winners(text)),
 )
 
 WHERE: Final = (

@@ -58,26 +58,26 @@ def published_rating(text: str) -> Match | None:
     return number(found)._replace(value=None if read is None else float(read.group()))
 
 
-def _scores(text: str) -> list[Match]:
+def _ratings(text: str) -> list[Match]:
     return [number(one) for pattern in _SCORES for one in pattern.finditer(text)]
 
 
-def _labels(text: str) -> list[Match]:
+def _winners(text: str) -> list[Match]:
     return [matched(one, LABELS[one[1]]) for one in _LABEL.finditer(text)]
 
 
 SCORE: Final = Format(
-    lambda text: on_scale(agreed(text, _scores(text)), 0.0, 10.0),
+    lambda text: on_scale(agreed(text, _ratings(text)), 0.0, 10.0),
     ("0", *TEN),
     (0.0, *RATINGS),
     published_rating,
     {"critique_llm": 5.0},
 )
 LABEL: Final = Format(
-    lambda text: agreed(text, _labels(text)),
+    lambda text: agreed(text, _winners(text)),
     tuple(LABELS),
     PAIR,
-    lambda text: first_named(_labels(text), LABELS),
+    lambda text: first_named(_winners(text), LABELS),
 )
 
 WHERE: Final = (

@@ -13,7 +13,6 @@ its verdict is the likeliest label of both orders together. Equal texts are not 
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, ClassVar, Final, Self
 
 from pydantic import (
@@ -26,7 +25,7 @@ from pydantic import (
 
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import pairwise_ranking
-from orchestrator.methods._drawing import Drawing, OfAnswers, Turn
+from orchestrator.methods._drawing import Drawing, Judges, OfAnswers, Turn
 from orchestrator.methods._judging import (
     checked_prompt,
     judge_prompts,
@@ -43,7 +42,6 @@ from orchestrator.plugin import (
     Generation,
     Label,
     Messages,
-    ModelName,
     Row,
     Stage,
     Unit,
@@ -58,7 +56,7 @@ _SHOWN: Final = ("answer_a", "answer_b")
 class Config(LedSettings, RewritingSettings):
     """Settings of `judged_rewrites`."""
 
-    judges: tuple[ModelName, ...] = Field(description="Models that act as judges.", min_length=1)
+    judges: Judges
     judge_prompt: TemplateText = Field(
         "judgment_distribution",
         description="Name of a judge's prompt (compact, judgment_distribution), or a Jinja "
@@ -141,7 +139,7 @@ class JudgedRewrites(OfAnswers[Config]):
 
     def needs(self) -> frozenset[str]:
         """Return the reference if the judge's prompt can't be made without it."""
-        return needs_of(self.config.judging().template(), FIELDS)
+        return needs_of(self.config.judging().template(), dict.fromkeys(FIELDS, ""))
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """K rewritings a model, and two judgments of each, where it changed anything."""
@@ -153,7 +151,7 @@ class JudgedRewrites(OfAnswers[Config]):
                 f"judged_rewrites {config.model_dump_json(exclude={'name', 'judges'})}",
                 judging,
                 2 * len(candidates),
-                partial(pairwise_ranking.examples_of, config=judging),
+                pairwise_ranking.examples_of(judging),
             ),
         ]
 

@@ -21,7 +21,6 @@ the distribution is read there.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import ClassVar, Final, Self
 
 import numpy as np
@@ -142,9 +141,7 @@ class PairwiseRanking(PairwiseJudge[Config]):
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Two orders of each pair, and the reasoning before them where asked for."""
         n = len(candidates) * (len(candidates) - 1)
-        return stages_of(
-            "pairwise_ranking", self.config, n, partial(examples_of, config=self.config)
-        )
+        return stages_of("pairwise_ranking", self.config, n, examples_of(self.config))
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """Both answers, both orders, one row a turn."""
@@ -158,10 +155,10 @@ class PairwiseRanking(PairwiseJudge[Config]):
         ]
 
 
-def examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
+def examples_of(config: Config) -> tuple[ChooseAsk, ...]:
     """A made-up comparison."""
     begun, asked = example_place(config, config.verdicts())
-    return example(judge, config.template(), asked, begun=begun)
+    return example(config.template(), asked, begun=begun)
 
 
 def order_of(read: Judged, labels: LabelSet | tuple[OwnLabel, ...]) -> Order:

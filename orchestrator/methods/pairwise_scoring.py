@@ -148,9 +148,7 @@ class PairwiseScoring(PairwiseJudge[Config]):
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Two scores in two orders of each pair, and the reasoning before them where asked for."""
         n = len(candidates) * (len(candidates) - 1)
-        return stages_of(
-            "pairwise_scoring", self.config, n, partial(_examples_of, config=self.config), n_reads=2
-        )
+        return stages_of("pairwise_scoring", self.config, n, _examples(self.config), n_reads=2)
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """Both answers, both orders, one row a turn."""
@@ -165,11 +163,11 @@ class PairwiseScoring(PairwiseJudge[Config]):
         ]
 
 
-def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
+def _examples(config: Config) -> tuple[ChooseAsk, ...]:
     """A first score, and a second one behind it."""
     begun, first = example_place(config, config.verdicts())
     low, high = config.scale
-    ask = partial(example, judge, config.template(), low=low, high=high)
+    ask = partial(example, config.template(), low=low, high=high)
     best = config.verdicts()[-1].name
     behind = f"{begun}\n{best}" if config.chain_of_thought else best
     return (*ask(first, begun=begun), *ask(config.second_labels(), begun=behind))

@@ -16,7 +16,6 @@ added behind the reasoning, and the score is read there.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -141,9 +140,7 @@ class PointwiseRating(JudgeMethod[Config]):
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """One judgment an answer, and the reasoning before it where asked for."""
-        return stages_of(
-            "pointwise", self.config, len(candidates), partial(_examples_of, config=self.config)
-        )
+        return stages_of("pointwise", self.config, len(candidates), _examples(self.config))
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """The answer and its rating, one row a turn."""
@@ -174,10 +171,10 @@ class PointwiseRating(JudgeMethod[Config]):
         return rows
 
 
-def _examples_of(judge: str, config: Config) -> tuple[ChooseAsk, ...]:
+def _examples(config: Config) -> tuple[ChooseAsk, ...]:
     begun, asked = example_place(config, config.verdicts())
     low, high = config.scale
-    return example(judge, config.template(), asked, begun=begun, low=low, high=high)
+    return example(config.template(), asked, begun=begun, low=low, high=high)
 
 
 def _messages(unit: Unit, config: Config, turns: Sequence[Turn]) -> Messages:

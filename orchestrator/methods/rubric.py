@@ -50,6 +50,7 @@ from orchestrator.methods._examples import REASONED
 from orchestrator.methods._judging import (
     JudgeMethod,
     JudgeSettings,
+    needs_of,
     reason,
     stages_of,
     user_message,
@@ -200,13 +201,9 @@ class Rubric(JudgeMethod[Config]):
 
     def needs(self) -> frozenset[str]:
         """Return the reference if the prompt can't be made without it."""
-        config = self.config
-        try:
-            for shown in _shown(config.example(), config):
-                render(config.template(), {**EXAMPLE, **shown, "reference": None})
-        except PromptError:
-            return frozenset({"reference"})
-        return frozenset()
+        shown = _shown(self.config.example(), self.config)
+        template = self.config.template()
+        return frozenset().union(*(needs_of(template, {**EXAMPLE, **one}) for one in shown))
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """Return one judgment a criterion and answer, with the reasoning that was asked for."""
@@ -214,10 +211,10 @@ class Rubric(JudgeMethod[Config]):
         n = len(config.criteria) + (config.checklist.most if config.checklist else 0)
         n_prompts, n_reads = (1, n) if config.together else (n, 1)
         return stages_of(
-            "rubric", config, n_prompts * len(candidates), self._examples_of, n_reads=n_reads
+            "rubric", config, n_prompts * len(candidates), self._examples(), n_reads=n_reads
         )
 
-    def _examples_of(self, judge: str) -> tuple[ChooseAsk, ...]:
+    def _examples(self) -> tuple[ChooseAsk, ...]:
         config = self.config
         asked = config.example()
         found = []
@@ -233,7 +230,7 @@ class Rubric(JudgeMethod[Config]):
                 labels = continued(labels, prefix)
             if config.together:
                 labels, prefix = one.labels, f"{prefix}\n{one.key}:".lstrip()
-            found.append(ChooseAsk(judge, (Message("user", text),), labels, Prefix(prefix)))
+            found.append(ChooseAsk("", (Message("user", text),), labels, Prefix(prefix)))
         return tuple(found)
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:

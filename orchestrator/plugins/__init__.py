@@ -56,7 +56,13 @@ _GROUPS = {
 REMOVED: Final[Mapping[str, str]] = {
     "adaptive_pairs": "ask fewer with stop_when, or a sample of the items with subset",
     "calibrate": "correct win rates by the known winners with human_labels",
+    "chat_template_kwargs": "write it in the model's `extra_body`",
     "example_of_dataset": "write judgments that the judge is shown as `examples`",
+    "extra_body": "write `extra_body` of the model, beside `backend`",
+    "extra_parameters": "methods say how texts are drawn; for other fields write `extra_body` "
+    "of the model",
+    "extra_sampling": "methods say how texts are drawn; for other fields write `extra_body` "
+    "of the model",
     "judge_audit": "see its flips and verdict in each report; compare its scores with its "
     "comparisons by meta_evaluation",
     "judge_calibration": "its tables are among those of judge_accuracy",
@@ -67,6 +73,7 @@ REMOVED: Final[Mapping[str, str]] = {
     "listwise": "compare pairs with pairwise_ranking",
     "observe": "it reads the tokens that come with the answer; glass_box scores answers",
     "padded_answers": "see what length is worth in the ratings at equal style of each report",
+    "rated_by": "reward models are asked by /pooling",
     "style_control": "every report of judged pairs has ratings at equal style",
 }
 """Kinds and settings that are gone, and what to do instead."""

@@ -30,11 +30,6 @@ _CHUNK_CELLS: Final = 2**24
 _STEPS: Final = 256
 
 
-def expected_score(first: float, second: float) -> float:
-    """Return 1 / (1 + 10^((second - first) / 400)), the win rate that two ratings predict."""
-    return float(1.0 / (1.0 + BASE ** ((second - first) / SCALE)))
-
-
 def sequential_elo(battles: Pairs, scores: Floats, orders: Rows) -> Floats:
     """Ratings after the battles in each of R orders, shape (R, M).
 

@@ -247,13 +247,6 @@ def standardised_length(baseline: Floats, model: Floats) -> Floats:
     return difference / spread
 
 
-def predicted_preference(
-    model: float | Floats, difficulty: float | Floats, difficulties: Floats
-) -> Floats:
-    """P(model preferred) at equal length: sigmoid(model + difficulty * difficulties)."""
-    return scipy.special.expit(model + difficulty * difficulties)
-
-
 def length_controlled_win_rate(
     preferences: Floats,
     length: Floats,
@@ -304,7 +297,7 @@ def length_controlled_win_rate(
         )
     penalty = _chosen_penalty(rows)
     fitted = fit_penalised(rows, rows.weight[None], np.array([penalty]))[0]
-    predicted = predicted_preference(fitted[2], fitted[1], hard[known])
+    predicted = scipy.special.expit(fitted[2] + fitted[1] * hard[known])
     interval = None
     if resampling is not None:
         alone = np.arange(won.size) if prompts is None else prompts
@@ -370,7 +363,7 @@ def _interval(
         weights = np.concatenate((held, times), axis=1)
         penalties = np.full(len(times), penalty)
         again = fit_penalised(rows, weights, penalties, fitted)
-        predicted = predicted_preference(again[:, 2:3], again[:, 1:2], rows.features[n_gamed:, 1])
+        predicted = scipy.special.expit(again[:, 2:3] + again[:, 1:2] * rows.features[n_gamed:, 1])
         rates.append((times * predicted).sum(axis=1) / times.sum(axis=1))
     tail = 0.5 * (1.0 - resampling.confidence_level)
     low, high = np.quantile(100.0 * np.concatenate(rates), (tail, 1.0 - tail))

@@ -308,7 +308,7 @@ class PairedDifference:
             bounds = interval_of_mean(self.totals, self.sizes, self.ends, error)
             return Interval(*bounds, confidence_level)
         error = 0.0 if self._has_no_spread else self.standard_error
-        found = student_interval(self.value, error, self.n, confidence_level, sizes=self.sizes)
+        found = student_interval(self.value, error, self.sizes, confidence_level)
         return found if isinstance(found, str) else replace(found, doubt=self.doubt)
 
     def estimate(self, confidence_level: float) -> Estimate:

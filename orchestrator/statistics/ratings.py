@@ -154,7 +154,11 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
     found = adjusted(tested, 1.0 - level, all_pairs_of=n_models)
     for matrix, values in ((p_values, tested), (together, found.p_values), (errors, found.errors)):
         matrix[first, second] = matrix[second, first] = values
-    above = _with_consequences(np.where(gaps > 0, together, np.nan))
+    # Of "the row is better", with those that follow from two others: a model better than one that
+    # is better than a third is better than that, also where their own comparisons are few.
+    above = np.where(gaps > 0, together, np.nan)
+    for between in range(n_models):
+        above = np.fmin(above, np.maximum(above[:, between, None], above[None, between, :]))
     together = np.fmin(together, np.fmin(above, above.T))
     better = above <= 1.0 - level
     notes = list(describe_gaps(wins, strengths, models))
@@ -175,18 +179,6 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
         field,
         tuple(notes),
     )
-
-
-def _with_consequences(above: Floats) -> Floats:
-    """Adjusted p-values of "the row is better", with those that follow from two others.
-
-    A model that is better than one that is better than a third is better than that, also where
-    their own comparisons are few.
-    """
-    for between in range(len(above)):
-        by_two = np.maximum(above[:, between, None], above[None, between, :])
-        above = np.fmin(above, by_two)
-    return above
 
 
 def _bounds(field: Field, n_prompts: Ints, level: float) -> tuple[Floats, Floats]:

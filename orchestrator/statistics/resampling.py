@@ -133,13 +133,7 @@ class Jackknifed:
     ) -> Estimate:
         """Return it with Student's interval over prompts of these sizes (`student_interval`)."""
         found = student_interval(
-            self.value,
-            self.standard_error,
-            sizes.size,
-            confidence_level,
-            scale=scale,
-            n_strata=n_strata,
-            sizes=sizes,
+            self.value, self.standard_error, sizes, confidence_level, scale, n_strata
         )
         interval, why = (None, found) if isinstance(found, str) else (found, None)
         return Estimate(self.value, interval, sizes.size, method, why)
@@ -167,30 +161,26 @@ def mean_of_sums(sums: Floats) -> Floats:
     return np.where(given, sums[:, 1] / np.where(given, sums[:, 0], 1.0), np.nan)
 
 
-def student_interval(  # noqa: PLR0913 (what an interval rests on, by keyword)
+def student_interval(
     value: float,
     standard_error: float,
-    n_prompts: int,
+    sizes: Floats,
     confidence_level: float,
-    *,
     scale: Scale = PLAIN,
     n_strata: int = 1,
-    sizes: Floats | None = None,
 ) -> Interval | str:
     """Interval with Student's t for prompts minus strata degrees of freedom, or why there is none.
 
     Here a prompt is what is sampled as a whole: a cluster of prompts where these belong together.
     The error is nan where it can't be had; `scale` is where the statistic is symmetric. Strata are
     groups of prompts that have a mean of their own. `sizes`, shape (n_prompts,), are the points of
-    each, which lower the degrees of freedom where they differ (`degrees_of_freedom`); None leaves
-    that out of account.
+    each, which lower the degrees of freedom where they differ (`degrees_of_freedom`).
     """
     level = checked_level(confidence_level)
-    dof = float(n_prompts - n_strata)
-    if n_prompts < MIN_PROMPTS or dof < 1:
+    n_prompts = sizes.size
+    if n_prompts < MIN_PROMPTS or n_prompts <= n_strata:
         return f"{n_prompts} independent prompts, too few for an interval"
-    if sizes is not None:
-        dof = float(degrees_of_freedom(sizes[:, None])[0]) + 1 - n_strata
+    dof = float(degrees_of_freedom(sizes[:, None])[0]) + 1 - n_strata
     if dof < 1:
         return f"{n_prompts} independent prompts of too unequal sizes for an interval"
     if math.isnan(standard_error):

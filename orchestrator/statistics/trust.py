@@ -46,8 +46,13 @@ _PREFIX: Final = "a `prefix` that begins the judge's reply where a label follows
 _EXAMPLES: Final = "`examples` of judgments"
 _REASONS: Final = "`chain_of_thought: true`"
 _LABELS: Final = "fewer labels"
-_FORM: Final = ("another prompt", _PREFIX, _EXAMPLES, _LABELS, _REASONS, "another judge")
 _ORDER: Final = (_REASONS, _EXAMPLES, "another prompt", _LABELS, "another judge")
+_ADVICE: Final[dict[Ground, tuple[str, ...]]] = {
+    "form": ("another prompt", _PREFIX, _EXAMPLES, _LABELS, _REASONS, "another judge"),
+    "order": _ORDER,
+    "ties": _ORDER,
+    "missing": ("`orchestrator view` to see why judgments failed",),
+}
 # Below this share of pairs decided in both orders, ties are what a judge is about.
 _FEW_DECIDED: Final = 0.1
 _MOST_PROMPTS: Final = 100_000
@@ -58,8 +63,6 @@ SETTINGS: Final = {
     _LABELS: "labels",
 }
 """Advice that needs a setting of the method, and the setting."""
-
-_MISSING: Final = ("`orchestrator view` to see why judgments failed",)
 
 
 DEFAULTS: Final = Thresholds()
@@ -197,17 +200,10 @@ def assess(
     coverage = summarise_coverage(judgments.masses, thresholds.mass)
     flips = _flips(counts, confidence_level)
     n_decided, n_pairs = int(counts.decided.sum()), counts.n_pairs
-    n_missing, n_units = counts.n_missing, counts.n_units
     words = _order_words(flips, n_decided, n_pairs, thresholds)
-    said: dict[Ground, tuple[str, Sequence[str]]] = {
-        "form": (f"{SHORT['form']} ({_form_words(coverage, thresholds)})", _FORM),
-        "order": (f"{SHORT['order']} ({words})", _ORDER),
-        "ties": (f"{SHORT['ties']} ({words})", _ORDER),
-        "missing": (_missing_words(counts, thresholds), _MISSING),
-    }
-    against = _grounds(counts, flips, thresholds)
-    reasons = [said[ground][0] for ground in against]
-    advice = [line for ground in against for line in said[ground][1]]
+    against = grounds(counts, thresholds, confidence_level)
+    reasons = [_reason(ground, words, coverage, counts, thresholds) for ground in against]
+    advice = [line for ground in against for line in _ADVICE[ground]]
     verdict = "not trusted" if against else _by_order(flips, n_pairs, thresholds)
     if verdict == "cannot be said yet":
         reasons, advice = [words], _more_words(counts, thresholds, confidence_level) or [*_ORDER]
@@ -220,8 +216,8 @@ def assess(
         flips=flips,
         n_decided=n_decided,
         n_pairs=n_pairs,
-        n_units=n_units,
-        n_missing=n_missing,
+        n_units=counts.n_units,
+        n_missing=counts.n_missing,
         grounds=against,
         of_models=judgments.of_models,
         causes=judgments.causes,
@@ -269,11 +265,8 @@ def grounds(
     Raises:
         StatisticsError: If the level is not in (0, 1).
     """
-    return _grounds(counts, _flips(counts, confidence_level), thresholds)
-
-
-def _grounds(counts: Counts, flips: Estimate, thresholds: Thresholds) -> tuple[Ground, ...]:
     n_readings, n_units = counts.n_readings, counts.n_units
+    flips = _flips(counts, confidence_level)
     is_refused = _by_order(flips, counts.n_pairs, thresholds) == "not trusted"
     decides = bool(counts.decided.sum() >= _FEW_DECIDED * counts.n_pairs)
     most = counts.most_missing
@@ -303,13 +296,25 @@ def _by_order(flips: Estimate, n_pairs: int, thresholds: Thresholds) -> Verdict:
     return "not trusted" if flips.interval.low > thresholds.usable_flips else "cannot be said yet"
 
 
-def _form_words(coverage: CoverageSummary, thresholds: Thresholds) -> str:
-    mean = f"{coverage.mean:.2f}" if coverage.mean >= 10 * _TINY else "<0.01"
-    half = "half" if thresholds.mass == 0.5 else f"{100 * thresholds.mass:g} %"
-    return (
-        f"in {100 * coverage.share_low:.0f} % of its readings less than {half} of the probability "
-        f"is on the labels, mean {mean}"
-    )
+def _reason(
+    ground: Ground, words: str, coverage: CoverageSummary, counts: Counts, thresholds: Thresholds
+) -> str:
+    """Say what speaks against a judge; `words` are those on its order effects."""
+    if ground == "missing":
+        n_missing, n_units, where = counts.n_missing, counts.n_units, ""
+        most = counts.most_missing
+        if n_missing < thresholds.missing * n_units and most is not None:
+            n_missing, n_units, where = most.n_missing, most.n_units, f" with {most.model}"
+        said = f"gave no judgment in {n_missing:,} of {n_units:,} cases{where}"
+        return f"{said}, too many for a majority"
+    if ground == "form":
+        mean = f"{coverage.mean:.2f}" if coverage.mean >= 10 * _TINY else "<0.01"
+        half = "half" if thresholds.mass == 0.5 else f"{100 * thresholds.mass:g} %"
+        words = (
+            f"in {100 * coverage.share_low:.0f} % of its readings less than {half} of the "
+            f"probability is on the labels, mean {mean}"
+        )
+    return f"{SHORT[ground]} ({words})"
 
 
 def _order_words(flips: Estimate, n_decided: int, n_pairs: int, thresholds: Thresholds) -> str:
@@ -332,14 +337,6 @@ def _order_words(flips: Estimate, n_decided: int, n_pairs: int, thresholds: Thre
         f"its winner flips with the order in {share} of the {pairs} decided in both orders; "
         f"a judge that sees only the order flips in {100 * thresholds.flips:g} % or more"
     )
-
-
-def _missing_words(counts: Counts, thresholds: Thresholds) -> str:
-    n_missing, n_units, where = counts.n_missing, counts.n_units, ""
-    most = counts.most_missing
-    if n_missing < thresholds.missing * n_units and most is not None:
-        n_missing, n_units, where = most.n_missing, most.n_units, f" with {most.model}"
-    return f"gave no judgment in {n_missing:,} of {n_units:,} cases{where}, too many for a majority"
 
 
 def _more_words(counts: Counts, thresholds: Thresholds, level: float) -> list[str]:

@@ -27,7 +27,7 @@ from orchestrator.plugin import (
 )
 from orchestrator.ranking.cells import groups, mean_of, plain_mean
 from orchestrator.statistics.correlation import correlate
-from orchestrator.statistics.elo import bootstrap_elo, expected_score
+from orchestrator.statistics.elo import BASE, SCALE, bootstrap_elo
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import Pairs, mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
@@ -148,7 +148,7 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
         "wins exclude ties",
     ]
     predicted: list[list[Cell]] = [
-        [votes.models[i], votes.models[j], expected_score(elo[i], elo[j])]
+        [votes.models[i], votes.models[j], float(1.0 / (1.0 + BASE ** ((elo[j] - elo[i]) / SCALE)))]
         for i, j in combinations([i for i in order if fought[i]], 2)
     ]
     said = ["of the ratings as published; the shares of votes are in the table of win rates"]

@@ -1,10 +1,9 @@
-"""Rubrics: scores of the models, each criterion, how criteria agree, and the effect of weights."""
+"""Rubrics: scores of the models, each criterion, and how criteria agree."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from orchestrator.clusters import CLUSTER, codes, prompt_words
@@ -19,15 +18,11 @@ from orchestrator.ranking.cells import (
     groups,
     mean_of,
     numbered,
-    order_words,
-    packed,
     plain_mean,
     without_n,
 )
-from orchestrator.ranking.preferences import decided, mass, tables_by_judge
-from orchestrator.records import Floats
+from orchestrator.ranking.preferences import mass, tables_by_judge
 from orchestrator.statistics.correlation import correlate
-from orchestrator.statistics.means import levelled
 from orchestrator.tables import measured
 
 CHECKLIST: Final = "checklist"
@@ -45,10 +40,6 @@ _CRITERIA: Final = table_columns(
 _CORRELATIONS: Final = table_columns(
     "judge | criterion | other criterion | Spearman: number 2 | answers: count"
 )
-_WEIGHTS: Final = table_columns(
-    "judge | weights | largest change of a mean: number 1 | other winner: percent",
-    "order of the models",
-)
 _UNIT: Final = ("item", "model", "judge", "turn", "status")
 _READS: Final = (*_UNIT, "mean", "std", "std_high", "coverage", "cause")
 _PARTS: Final = {
@@ -64,7 +55,7 @@ class RubricSummary(Summary[Config]):
     reads = ("status",)
 
     def summarise(self, context: Context) -> list[Table]:
-        """Tabulate scores, criteria, correlations and weights; then win rates and ratings."""
+        """Tabulate scores, criteria and correlations; then win rates and ratings."""
         if context.rows.is_empty():
             return []
         names = [one.name for one in self.config.criteria]
@@ -78,15 +69,11 @@ class RubricSummary(Summary[Config]):
         del rows
         tables.append(_by_criterion(context, readings, basis))
         if len(readings) > 1:
-            both = {
-                f"{part} {name}": made[part]
-                for name, made in readings.items()
-                for part in ("mean", "weight")
-            }
+            means = {f"mean {name}": made["mean"] for name, made in readings.items()}
             first = next(iter(readings.values()))
-            rows = numbered(context, _UNIT, is_read=first["n_missing"], **both)
+            rows = numbered(context, _UNIT, is_read=first["n_missing"], **means)
             rows = rows.drop_nulls("is_read")
-            tables += [_correlations(rows, [*readings], context), _effects(rows, [*readings])]
+            tables.append(_correlations(rows, [*readings], context))
             del rows
         return [*tables, *tables_by_judge(context, "rubric")]
 
@@ -201,61 +188,3 @@ def _correlations(rows: pl.DataFrame, names: Sequence[str], context: Context) ->
     return make_table(
         "rubric.correlations", "Agreement between criteria", _CORRELATIONS, lines, notes=notes
     )
-
-
-def _effects(rows: pl.DataFrame, names: Sequence[str]) -> Table:
-    """Return the order of models by other weights: equal ones, and without each criterion."""
-    lines: list[list[Cell]] = []
-    for (judge,), group in groups(rows.drop_nulls(), "judge"):
-        means, weights = (
-            group.select(f"{part} {name}" for name in names).to_numpy().astype(np.float64)
-            for part in ("mean", "weight")
-        )
-        given = _weighted(means, weights)
-        others = {"as given": np.ones(len(names))}
-        if not all(np.allclose(column, weights[:, 0]) for column in weights.T):
-            others["equal"] = np.ones((1, len(names)))
-        for at, name in enumerate(names):
-            others[f"without {name}"] = (np.arange(len(names)) != at).astype(np.float64)
-        for words, factors in others.items():
-            # One after the other: all together take as much as the run's means several times.
-            other = weights * factors if factors.ndim == 1 else factors
-            lines.append([str(judge), words, *_effect(group, given, _weighted(means, other))])
-    notes = [
-        "over answers with all criteria; no request is sent for it",
-        "other winner: pairs of answers to a prompt of which another one is better than by the "
-        "given weights",
-    ]
-    return make_table("rubric.weights", "Effect of the weights", _WEIGHTS, lines, notes=notes)
-
-
-def _weighted(means: Floats, weights: Floats) -> Floats:
-    result: Floats = (means * weights).sum(axis=1) / weights.sum(axis=1)
-    return result
-
-
-def _effect(group: pl.DataFrame, given: Floats, other: Floats) -> list[Cell]:
-    both = group.select("item", "turn", "model").with_columns(
-        pl.Series("given", given), pl.Series("other", other)
-    )
-    by_model = both.group_by("model", maintain_order=True).agg(
-        pl.col("given").mean(), pl.col("other").mean()
-    )
-    change = (by_model["other"] - by_model["given"]).abs().max()
-    points = packed(both, ("item", "turn"))
-    models = sorted(map(str, by_model["model"]))
-    of_model = both["model"].cast(pl.Enum(models)).to_physical().to_numpy()
-    places = codes(points), of_model
-    values = np.full((2, int(places[0].max(initial=-1)) + 1, len(models)), np.nan)
-    for at, name in enumerate(("given", "other")):
-        values[at][places] = both[name].to_numpy()
-    n_differ = n_pairs = 0
-    for first, second in combinations(range(len(models)), 2):
-        signs = decided(values[:, :, first] - values[:, :, second])
-        signs = signs[:, ~np.isnan(signs[0])]
-        n_differ += int((signs[0] != signs[1]).sum())
-        n_pairs += signs.shape[1]
-    differ = n_differ / n_pairs if n_pairs else None
-    means = levelled(by_model["other"].to_numpy(), 100.0)
-    order = order_words(means, [str(model) for model in by_model["model"]])
-    return [float(change) if isinstance(change, float) else None, differ, order]

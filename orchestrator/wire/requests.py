@@ -41,20 +41,10 @@ def check_names(extra: dict[str, object], own: Collection[str] = OWN_FIELDS) -> 
 
 NO_TEMPLATE: Final = "none"
 """Value of our own field `template`: the message is the prompt, without the chat template."""
-_ARGUMENTS: Final = "chat_template_kwargs"
-_RENDERED: Final = frozenset({_ARGUMENTS, "chat_template", "documents", "tools"})
+ARGUMENTS: Final = "chat_template_kwargs"
+"""Field of the arguments of a chat template."""
+_RENDERED: Final = frozenset({ARGUMENTS, "chat_template", "documents", "tools"})
 NOTHING: Final[Mapping[str, object]] = {}
-
-
-def joined(
-    extra: Mapping[str, object], more: Mapping[str, object], arguments: Mapping[str, object]
-) -> dict[str, object]:
-    """Return the fields of both, with the arguments of a chat template of all three."""
-    given = [one.get(_ARGUMENTS) for one in (extra, more)]
-    found = dict[str, object]()
-    for one in (given[0], arguments, given[1]):
-        found |= one if isinstance(one, Mapping) else {}
-    return {**extra, **more, **({_ARGUMENTS: found} if found else {})}
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):

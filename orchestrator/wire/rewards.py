@@ -1,14 +1,13 @@
-"""Reward models: vLLM's `/pooling` and `/classify`, and another `/classify`, which is SGLang's.
+"""Reward models: vLLM's `/pooling`, and SGLang's `/classify`.
 
 Written against vLLM 0.32, run for real, and SGLang's published documentation (0.5.23), not run.
 By default vLLM puts a sigmoid over a single output and a softmax over several, after which
-differences are no log-odds, so `use_activation: false` is sent. Of servers that give probabilities
-only, the logarithms are taken. What a server sends is not trusted: a reply without finite numbers
-in a rectangle of a bounded size is a failure.
+differences are no log-odds, so `use_activation: false` is sent. What a server sends is not trusted:
+a reply without finite numbers in a rectangle of a bounded size is a failure.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -27,8 +26,6 @@ MOST_VALUES: Final = 2**20
 class _Pooled(msgspec.Struct, gc=False):
     # A list of numbers, or one for each place; looked at by `_fault`.
     data: list[Any] | None = None
-    # Of `/classify`.
-    probs: list[Any] | None = None
 
 
 class _Pooling(Counted, gc=False):
@@ -43,34 +40,21 @@ class _Classified(msgspec.Struct, gc=False):
 
 _pooling: Final = Decoder(_Pooling)
 _classified: Final = Decoder(_Classified)
-# Distance of the sum of a softmax in float32 from 1.
-_SUM_TO_ONE: Final = 1e-5
-_NOT_RAW: Final = unparseable(
-    "`/classify` gave probabilities where raw outputs were asked for (use_activation: false); set "
-    "`rated_by: probabilities` in the settings of the back-end"
-)
-_CERTAIN: Final = unparseable(
-    "`/classify` gave a probability of 0 or 1, whose logarithm is no finite reward; read raw "
-    "outputs instead (`rated_by: pooling` or `classify`)"
-)
 
 
-def pool(
-    model: str, ask: RewardAsk, template: Mapping[str, object], *, activated: bool = False
-) -> bytes:
-    """Return the body of vLLM's `/pooling` or `/classify`; the server renders the conversation.
+def pool(model: str, ask: RewardAsk, template: Mapping[str, object]) -> bytes:
+    """Return the body of vLLM's `/pooling`; the server renders the conversation.
 
     Args:
         model: The server's name for it.
         ask: The conversation.
         template: Fields that the chat template depends on.
-        activated: Ask for probabilities instead of raw outputs.
     """
     body: dict[str, Any] = {
         "model": model,
         "messages": messages_of(ask.messages),
         "add_generation_prompt": False,
-        "use_activation": activated,
+        "use_activation": False,
         **template,
     }
     return encode(body)
@@ -86,36 +70,16 @@ def pooled(body: bytes, method: str, secret: str) -> Rewards | Failure:
 
     Failures: "unparseable", and what an error in the reply says.
     """
-    return _outputs(body, "data", method, secret)
-
-
-def classes(body: bytes, method: str, secret: str, *, activated: bool) -> Rewards | Failure:
-    """Return the outputs in a reply of vLLM's `/classify`, of one conversation.
-
-    Args:
-        body: The reply.
-        method: Name of the server call that gave the rewards.
-        secret: Left out of messages.
-        activated: True if its `probs` are probabilities. Then the outputs are log-odds of the only
-            class, or the natural logarithms of all, whose differences are those of raw outputs.
-
-    Failures: "unparseable", and what an error in the reply says.
-    """
-    found = _outputs(body, "probs", method, secret)
-    if isinstance(found, Failure) or found.by_place:
-        return found
-    p = found.values[0].astype(np.float64)
-    is_share = bool(((p >= 0.0) & (p <= 1.0)).all()) and (
-        p.size == 1 or abs(float(p.sum()) - 1.0) <= _SUM_TO_ONE
-    )
-    if not activated:
-        return _NOT_RAW if is_share and p.size > 1 else found
-    if not is_share:
-        return unparseable("the `probs` in the reply of `/classify` are no probabilities")
-    if not ((p > 0.0) & (p < 1.0)).all():
-        return _CERTAIN
-    values = np.log(p) - (np.log1p(-p) if p.size == 1 else 0.0)
-    return msgspec.structs.replace(found, values=values.astype(np.float32)[None])
+    reply = _pooling(body, secret)
+    if isinstance(reply, Failure):
+        return reply
+    given = reply.data[0].data if reply.data else None
+    if reply.error or not reply.data or given is None:
+        return error_in(body, secret)
+    if len(reply.data) != 1:
+        return unparseable(f"one conversation was sent and {len(reply.data)} are rated")
+    usage = reply.usage or NO_USAGE
+    return _rewards(given, method, usage.n_prompt, usage.n_cached)
 
 
 def classified(body: bytes, method: str, secret: str) -> Rewards | Failure:
@@ -130,22 +94,6 @@ def classified(body: bytes, method: str, secret: str) -> Rewards | Failure:
         return error_in(body, secret)
     usage = reply.meta_info or NO_USAGE
     return _rewards(reply.embedding, method, usage.n_prompt, usage.n_cached)
-
-
-def _outputs(
-    body: bytes, field: Literal["data", "probs"], method: str, secret: str
-) -> Rewards | Failure:
-    """Return the outputs in a field of a reply of vLLM, of one conversation."""
-    reply = _pooling(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    given = getattr(reply.data[0], field) if reply.data else None
-    if reply.error or not reply.data or given is None:
-        return error_in(body, secret)
-    if len(reply.data) != 1:
-        return unparseable(f"one conversation was sent and {len(reply.data)} are rated")
-    usage = reply.usage or NO_USAGE
-    return _rewards(given, method, usage.n_prompt, usage.n_cached)
 
 
 def _rewards(

@@ -215,7 +215,7 @@ def test_a_key_is_refused_in_python_too():
 
 
 def test_a_plug_in_with_its_settings_stands_for_its_kind():
-    kind = importlib.import_module("launch.fake").FakeLaunch
+    kind = importlib.import_module("launch.fake").Launch
     server = kind(kind.Config.model_validate({"start_timeout_s": 9.0}))
     models = {name: {**entry, "server": server} for name, entry in MODELS.items()}
     given = recipe(models=models).settings["models"]["weak"]["server"]

@@ -1,7 +1,7 @@
 """Back-ends connected to fake servers that speak their dialect."""
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -34,11 +34,14 @@ async def connecting(
             model: str = "m",
             rules: Sequence[object] = (),
             quirks: Sequence[str] = (),
+            extra: Mapping[str, object] | None = None,
             **settings: Any,
         ) -> tuple[Any, Any]:
             given = {"dialect": dialect, "rules": list(rules), "quirks": list(quirks)}
             url, server = await stack.enter_async_context(serving(given, models=served, key=KEY))
-            endpoint = Endpoint(base_url=url, model=model, api_key=KEY, timeout_s=5.0)
+            endpoint = Endpoint(
+                base_url=url, model=model, api_key=KEY, timeout_s=5.0, extra_body=extra or {}
+            )
             backend = kind_in(module)(kind_in(module).Config(**{**usual, **settings})).connect(
                 endpoint
             )

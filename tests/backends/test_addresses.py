@@ -10,7 +10,7 @@ from aiohttp import web
 
 from backends._aiohttp_transport import AiohttpTransport
 from backends._transport import Reply
-from backends.openai import Config, OpenaiKind
+from backends.openai import Config, Kind
 from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import GenerateAsk
 from orchestrator.backend import Endpoint, base_url_fault, server_address
@@ -97,7 +97,7 @@ async def asked(backend, n: int) -> list[Generation | Failure]:
 @pytest.mark.parametrize("place", PLACES)
 async def test_an_address_works_as_the_provider_prints_it(place, end, transport):
     async with provider(place) as (url, seen):
-        backend = OpenaiKind(Config(transport=transport)).connect(
+        backend = Kind(Config(transport=transport)).connect(
             Endpoint(base_url=f"{url}{place}{end}", model="m", api_key=KEY)
         )
         for _ in range(2):
@@ -111,7 +111,7 @@ async def test_an_address_works_as_the_provider_prints_it(place, end, transport)
 
 async def test_a_server_that_has_no_such_route_says_so_in_the_words_of_the_first_answer():
     async with provider("/elsewhere") as (url, _):
-        backend = OpenaiKind(Config()).connect(Endpoint(base_url=url, model="m"))
+        backend = Kind(Config()).connect(Endpoint(base_url=url, model="m"))
         [found] = await asked(backend, 1)
         assert isinstance(found, Failure)
         assert found.status == 404
@@ -131,7 +131,7 @@ async def test_a_server_that_has_no_such_route_says_so_in_the_words_of_the_first
 @pytest.mark.parametrize("place", ["/v1", "/api/v3"])
 async def test_what_a_route_refuses_is_told_wherever_it_stands(place, status, body, cause):
     async with answering(place, status, body) as url:
-        backend = OpenaiKind(Config(logprobs=False)).connect(Endpoint(base_url=url, model="m"))
+        backend = Kind(Config(logprobs=False)).connect(Endpoint(base_url=url, model="m"))
         [found] = await asked(backend, 1)
         await backend.close()
     assert isinstance(found, Failure)
@@ -141,7 +141,7 @@ async def test_what_a_route_refuses_is_told_wherever_it_stands(place, status, bo
 @pytest.mark.parametrize("place", ["/v1", "/api/v3"])
 async def test_a_missing_model_is_named_with_those_there_are(place):
     async with answering(place, 404, {"error": {"message": "No such model."}}) as url:
-        backend = OpenaiKind(Config()).connect(Endpoint(base_url=url, model="n"))
+        backend = Kind(Config()).connect(Endpoint(base_url=url, model="n"))
         await backend.provenance()
         [found] = await asked(backend, 1)
         await backend.close()

@@ -141,7 +141,7 @@ def test_the_encoders_of_the_published_run_are_read_from_a_folder(
     config = getattr(transformers, f"{family}Config")(**SMALL, **settings)
     getattr(transformers, f"{family}Model")(config).save_pretrained(path)
     # The layer is the one that BERTScore's authors tuned for encoders of this name.
-    located = bertscore.BertScoreKind(BertScoreSettings(encoder=str(path))).located(Path()).config
+    located = bertscore.Kind(BertScoreSettings(encoder=str(path))).located(Path()).config
     assert located.layer == layer
     texts = (TEXTS[0], TEXTS[1], TEXTS[5])
     found = encoder(path, located.layer).compare(texts, name, idf=False)
@@ -163,7 +163,7 @@ def test_it_equals_the_package_with_idf(folder, monkeypatch):
 
 
 def test_the_default_encoder_equals_the_package(monkeypatch):
-    located = bertscore.BertScoreKind(BertScoreSettings()).located(Path()).config
+    located = bertscore.Kind(BertScoreSettings()).located(Path()).config
     texts = (
         "Paris is the capital of France.",
         "The capital is Paris!",
@@ -268,13 +268,9 @@ def test_a_layer_that_there_is_not_is_refused(folder, layer):
 
 async def test_the_back_end_compares_in_its_thread_and_says_what_it_is(folder):
     config = (
-        bertscore.BertScoreKind(BertScoreSettings(encoder=str(folder), threads=1))
-        .located(Path())
-        .config
+        bertscore.Kind(BertScoreSettings(encoder=str(folder), threads=1)).located(Path()).config
     )
-    backend = bertscore.BertScoreKind(config).connect(
-        Endpoint(base_url=LOCAL, model="bertscore:tiny")
-    )
+    backend = bertscore.Kind(config).connect(Endpoint(base_url=LOCAL, model="bertscore:tiny"))
     assert isinstance(backend, ComparesTexts)
     said = await backend.provenance()
     assert not isinstance(said, Failure)
@@ -290,7 +286,7 @@ async def test_the_back_end_compares_in_its_thread_and_says_what_it_is(folder):
 def test_its_identity_is_what_decides_its_numbers(folder, tmp_path):
     def identity(**settings):
         config = BertScoreSettings(encoder=str(folder), **settings)
-        return tuple(sorted(bertscore.BertScoreKind(config).identity(tmp_path).items()))
+        return tuple(sorted(bertscore.Kind(config).identity(tmp_path).items()))
 
     apart = [identity(), identity(layer=1), identity(idf=True), identity(max_length=8)]
     assert len(set(apart)) == 4
@@ -298,11 +294,7 @@ def test_its_identity_is_what_decides_its_numbers(folder, tmp_path):
 
 
 def test_an_encoder_is_found_beside_the_recipe(folder):
-    beside = (
-        bertscore.BertScoreKind(BertScoreSettings(encoder=folder.name))
-        .located(folder.parent)
-        .config
-    )
+    beside = bertscore.Kind(BertScoreSettings(encoder=folder.name)).located(folder.parent).config
     assert Path(beside.encoder) == folder.resolve()
 
 
@@ -313,9 +305,9 @@ def test_without_the_extra_one_error_says_what_to_install(monkeypatch, tmp_path)
             importlib.util, "find_spec", lambda name, no=lacking: None if name == no else find(name)
         )
         with pytest.raises(UsageError, match=r"\[bertscore\]"):
-            bertscore.BertScoreKind(BertScoreSettings()).identity(tmp_path)
+            bertscore.Kind(BertScoreSettings()).identity(tmp_path)
 
 
 def test_an_encoder_that_is_not_here_is_refused(tmp_path):
     with pytest.raises(UsageError, match="no/where"):
-        bertscore.BertScoreKind(BertScoreSettings(encoder="no/where")).identity(tmp_path)
+        bertscore.Kind(BertScoreSettings(encoder="no/where")).identity(tmp_path)

@@ -28,7 +28,7 @@ TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 
 
 def test_blocks_take_no_line_of_their_own():
-    found = rendered(LONG, MESSAGES[1:], TOKENS, {})
+    found = rendered(LONG, MESSAGES[1:], TOKENS)
     assert found == "<s><|user|>\nHi {{ x }}<|end|>\n\n<|assistant|>\na<|end|>\n\n"
 
 
@@ -40,7 +40,7 @@ def test_it_is_the_text_of_transformers():
     for source in (LONG, bundled):
         turns = [{"role": role, "content": content} for role, content in MESSAGES]
         (expected,), _ = jinja.render_jinja_template([turns], chat_template=source, **TOKENS)
-        assert rendered(source, MESSAGES, TOKENS, {}) == expected
+        assert rendered(source, MESSAGES, TOKENS) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_it_is_the_text_of_transformers():
     ],
 )
 def test_a_template_that_fails_is_a_failure(source, said):
-    found = rendered(source, MESSAGES, {}, {})
+    found = rendered(source, MESSAGES, {})
     assert isinstance(found, Failure)
     assert (found.cause, found.permanent) == ("bad_request", True)
     assert "chat_template" in found.message

@@ -113,7 +113,7 @@ async def endpoint():
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         port = runner.addresses[0][1]
         address = Endpoint(base_url=f"http://127.0.0.1:{port}", model="m")
-        backend = openai.OpenaiKind(openai.Config(**config)).connect(address)
+        backend = openai.Kind(openai.Config(**config)).connect(address)
         made.append((runner, backend))
         return backend, sent
 

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from backends import llamacpp
 from backends._transport import Read, Reply, Transport
@@ -28,10 +27,10 @@ TOLERANCE = 2e-4
 TASK = (Message("user", "kofu bade kofu. Tell me more."),)
 
 
-def backend_on(player: Transport, **endpoint: object) -> llamacpp.Llamacpp:
+def backend_on(player: Transport, **endpoint: object) -> llamacpp.Connection:
     at = Endpoint(base_url="http://127.0.0.1:1", model="judge")
     at = msgspec.structs.replace(at, **endpoint)
-    return llamacpp.Llamacpp(at, player, llamacpp.Config(**SETTINGS))
+    return llamacpp.Connection(at, player, llamacpp.Config(**SETTINGS))
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def player() -> Player:
 
 
 @pytest.fixture
-def backend(player: Player) -> llamacpp.Llamacpp:
+def backend(player: Player) -> llamacpp.Connection:
     return backend_on(player)
 
 
@@ -136,12 +135,6 @@ async def test_a_model_that_is_not_served_is_named_with_those_that_are(player):
     assert isinstance(stated, Failure)
     assert (stated.cause, stated.permanent) == ("not_found", True)
     assert "available: judge" in stated.message
-
-
-@pytest.mark.parametrize("field", ["n_probs", "samplers", "id_slot", "seed"])
-def test_a_field_that_is_the_recipes_may_not_be_an_extra(field):
-    with pytest.raises(ValidationError, match="set by the recipe"):
-        llamacpp.Config(extra_body={field: 1})
 
 
 async def test_without_metrics_the_flag_is_named_once(caplog):

@@ -190,7 +190,7 @@ async def test_provenance_is_what_the_server_says(connect):
 
 async def test_a_server_that_lists_no_models_answers_to_every_name():
     async with serving() as (url, _):
-        backend = fake.FakeKind(ChatConfig()).connect(Endpoint(base_url=url, model="any"))
+        backend = fake.Kind(ChatConfig()).connect(Endpoint(base_url=url, model="any"))
         stated = await backend.provenance()
         made = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
         await backend.close()

@@ -35,12 +35,13 @@ LETTERS = labels("A", "B", "C")
 async def connect(request):
     opened = []
 
-    async def open_one(rules=None, path="/v1", **settings):
+    async def open_one(rules=None, path="/v1", extra=None, **settings):
         manager = serving(rules, models=["m"], key="sk-1234")
         url, server = await manager.__aenter__()
-        endpoint = Endpoint(base_url=url + path, model="m", api_key="sk-1234", timeout_s=5.0)
+        at = {"base_url": url + path, "api_key": "sk-1234", "extra_body": extra or {}}
+        endpoint = Endpoint(model="m", timeout_s=5.0, **at)
         config = openai.Config(transport=request.param, **settings)
-        backend = openai.OpenaiKind(config).connect(endpoint)
+        backend = openai.Kind(config).connect(endpoint)
         opened.append((backend, manager))
         return backend, server
 
@@ -69,7 +70,7 @@ async def test_logprobs_are_not_raw_where_sampling_may_have_changed_them(connect
 
 
 async def test_ids_come_where_extra_fields_ask_for_them(connect):
-    backend, _ = await connect(extra_body={"return_token_ids": True})
+    backend, _ = await connect(extra={"return_token_ids": True})
     outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
     assert isinstance(outcome, Generation)
     assert outcome.token_ids is not None
@@ -138,7 +139,7 @@ async def test_faults_are_failures(connect, fault):
 
 async def test_a_wrong_key_is_told_by_what_is_asked():
     async with serving(None, key="sk-right") as (url, _):
-        backend = openai.OpenaiKind(openai.Config()).connect(
+        backend = openai.Kind(openai.Config()).connect(
             Endpoint(base_url=url, model="m", api_key="sk-wrong")
         )
         stated = await backend.provenance()
@@ -169,7 +170,7 @@ class Listing:
 @pytest.mark.parametrize("status", [206, 308, 401, 403, 404, 429, 500, 503])
 async def test_a_list_of_models_that_is_refused_says_nothing_of_answers(status):
     endpoint = Endpoint(base_url="http://127.0.0.1:1", model="m")
-    backend = openai.Openai(endpoint, Listing(status), Dialect())
+    backend = openai.Connection(endpoint, Listing(status), Dialect())
     assert isinstance(await backend.provenance(), Provenance)
 
 
@@ -185,7 +186,7 @@ async def test_a_whole_answer_counts_under_every_status_of_success(status):
     endpoint = Endpoint(base_url="http://127.0.0.1:1", model="m")
     whole = chat("yes", [entry("yes", -0.1)])
     for body, is_whole in ((whole, True), (whole[:30], False), (b"", False)):
-        backend = openai.Openai(endpoint, Answering(status, body), Dialect())
+        backend = openai.Connection(endpoint, Answering(status, body), Dialect())
         outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
         assert isinstance(outcome, Generation if is_whole else Failure), outcome
 
@@ -193,7 +194,7 @@ async def test_a_whole_answer_counts_under_every_status_of_success(status):
 async def test_a_model_that_is_not_there_is_told_with_the_nearest_name():
     endpoint = Endpoint(base_url="http://127.0.0.1:1", model="novise")
     listing = Listing(200, b'{"data": [{"id": "novice"}, {"id": "expert"}]}')
-    backend = openai.Openai(endpoint, listing, Dialect())
+    backend = openai.Connection(endpoint, listing, Dialect())
     # Some endpoints answer to names that they don't list.
     assert isinstance(await backend.provenance(), Provenance)
     outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
@@ -212,7 +213,7 @@ async def test_a_model_that_is_not_there_is_told_with_the_nearest_name():
     ],
 )
 def test_auto_takes_the_cheaper_transport_on_this_network(url, kind):
-    backend = openai.OpenaiKind(openai.Config()).connect(
+    backend = openai.Kind(openai.Config()).connect(
         Endpoint(base_url=url, model="m", api_key="sk-1")
     )
     assert isinstance(vars(backend)["_transport"], kind)
@@ -224,7 +225,6 @@ def test_auto_takes_the_cheaper_transport_on_this_network(url, kind):
         {"transport": "curl"},
         {"unknown": 1},
         {"top_logprobs": 0},
-        {"extra_body": {"temperature": 1}},
         {"omit": ("messages",)},
     ],
 )
@@ -258,7 +258,7 @@ async def test_replies_of_another_model_are_a_warning_once(connect, tmp_path, ca
 @pytest.mark.parametrize("reasoning", [True, False])
 @pytest.mark.parametrize("logprobs", [True, False])
 def test_labels_are_read_where_log_probabilities_are_asked_for_and_given(logprobs, reasoning):
-    kind = openai.OpenaiKind(openai.Config(logprobs=logprobs, reasoning=reasoning))
+    kind = openai.Kind(openai.Config(logprobs=logprobs, reasoning=reasoning))
     can = kind.capabilities
     assert (can.generate, can.score) == (True, False)
     assert can.choose == ("top" if logprobs and not reasoning else "none")

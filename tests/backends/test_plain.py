@@ -87,13 +87,13 @@ async def test_label_probabilities_after_plain_text_are_the_embedded_servers(con
     outcome = await backend.choose(ChooseAsk("x", TEXT, labels("A", "B")))
     assert isinstance(outcome, Failure)
     assert outcome.cause == "unsupported"
-    assert embedded.EmbeddedKind.capabilities.plain_choose
-    assert not openai.OpenaiKind(openai.Config()).capabilities.plain_choose
+    assert embedded.Kind.capabilities.plain_choose
+    assert not openai.Kind(openai.Config()).capabilities.plain_choose
 
 
 async def test_thinking_is_set_aside_by_the_marker_of_the_endpoint(connect):
     backend, _ = await connect(fake)
-    backend = fake.FakeKind(ChatConfig()).connect(
+    backend = fake.Kind(ChatConfig()).connect(
         Endpoint(base_url=backend._endpoint.base_url, model="m", thinking_end=" ")
     )
     try:

@@ -39,8 +39,8 @@ class Recorded:
 
 
 RECORDED = (
-    Recorded(vllm, vllm.Vllm, 1e-4, "prompt_logprobs", "maximum context length"),
-    Recorded(llamacpp, llamacpp.Llamacpp, 2e-4, "forced", "context size"),
+    Recorded(vllm, vllm.Connection, 1e-4, "prompt_logprobs", "maximum context length"),
+    Recorded(llamacpp, llamacpp.Connection, 2e-4, "forced", "context size"),
 )
 
 

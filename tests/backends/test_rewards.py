@@ -55,19 +55,6 @@ async def test_the_raw_reward_is_read(connect, module):
     assert server.stats()["by_route"] == {"pooling": 2}
 
 
-@pytest.mark.parametrize("by", ["classify", "probabilities"])
-async def test_classify_gives_the_rewards_that_pooling_gives(connect, by):
-    plain, _ = await connect(vllm)
-    backend, server = await connect(vllm, settings={"rated_by": by})
-    for text in ("baba bebe bibi", "bobo bubu bobo"):
-        expected, found = [await one.reward(rating(text)) for one in (plain, backend)]
-        assert isinstance(expected, Rewards)
-        assert isinstance(found, Rewards)
-        assert found.values.item() == pytest.approx(expected.values.item(), abs=1e-4)
-        assert (found.by_place, found.method) == (False, "vllm.classify")
-    assert server.stats()["by_route"] == {"classify": 2}
-
-
 async def test_a_conversation_without_an_answer_is_refused_here(connect):
     backend, server = await connect()
     found = await backend.reward(RewardAsk("m", (QUESTION,)))

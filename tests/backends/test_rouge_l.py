@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.rouge_l import RougeL, RougeLKind, common_subsequence
+from backends.rouge_l import Kind, RougeL, common_subsequence
 from orchestrator.ask import GenerateAsk, SimilarityAsk
 from orchestrator.backend import LOCAL, ComparesTexts, Endpoint
 from orchestrator.contracts.settings import RougeLSettings
@@ -129,7 +129,7 @@ def test_no_texts_make_no_scores():
 
 
 async def test_it_compares_off_the_event_loop_and_does_nothing_else():
-    backend = RougeLKind(RougeLSettings()).connect(Endpoint(base_url=LOCAL, model="rouge_l:words"))
+    backend = Kind(RougeLSettings()).connect(Endpoint(base_url=LOCAL, model="rouge_l:words"))
     assert isinstance(backend, ComparesTexts)
     found = await backend.similarity(SimilarityAsk("rouge_l:words", ("a b", "a c")))
     assert not isinstance(found, Failure)
@@ -142,9 +142,9 @@ async def test_it_compares_off_the_event_loop_and_does_nothing_else():
 
 def test_it_has_no_address():
     with pytest.raises(UsageError, match="in this process"):
-        RougeLKind(RougeLSettings()).connect(Endpoint(base_url="http://127.0.0.1:1", model="m"))
+        Kind(RougeLSettings()).connect(Endpoint(base_url="http://127.0.0.1:1", model="m"))
 
 
 def test_what_a_token_is_is_part_of_its_identity():
     given = [RougeLSettings(tokens=tokens) for tokens in ("words", "characters", "sentences")]
-    assert len({tuple(RougeLKind(one).identity(ROOT).values()) for one in given}) == 3
+    assert len({tuple(Kind(one).identity(ROOT).values()) for one in given}) == 3

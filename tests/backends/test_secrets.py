@@ -14,8 +14,8 @@ from tests.fake.main import serving
 KEY = "sk-do-not-tell-4711"
 MESSAGES = (Message("user", "hi"),)
 BACKENDS = [
-    (fake, fake.FakeKind.Config()),
-    (embedded, embedded.EmbeddedKind.Config()),
+    (fake, fake.Kind.Config()),
+    (embedded, embedded.Kind.Config()),
     (openai, openai.Config(transport="aiohttp")),
     (openai, openai.Config(transport="openai")),
 ]

@@ -181,7 +181,7 @@ async def test_features_are_refused_with_the_server_that_has_them(connect):
 async def test_an_over_long_prompt_is_told(connect):
     manager = serving({"dialect": "sglang", "context_tokens": 16}, models=["m"])
     async with manager as (url, _):
-        backend = sglang.SglangKind(sglang.Config()).connect(Endpoint(base_url=url, model="m"))
+        backend = sglang.Kind(sglang.Config()).connect(Endpoint(base_url=url, model="m"))
         outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
         await backend.close()
     assert isinstance(outcome, Failure)
@@ -198,7 +198,7 @@ async def test_provenance_and_load(connect):
 
 async def test_a_model_that_the_server_lacks_is_told():
     async with serving({"dialect": "sglang"}, models=["other"]) as (url, _):
-        backend = sglang.SglangKind(sglang.Config()).connect(Endpoint(base_url=url, model="m"))
+        backend = sglang.Kind(sglang.Config()).connect(Endpoint(base_url=url, model="m"))
         stated = await backend.provenance()
         await backend.close()
     assert isinstance(stated, Failure)
@@ -237,7 +237,7 @@ async def test_a_choice_whose_numbers_are_missing_is_refused(connect):
 def test_an_adapter_is_named_in_every_request_that_computes(adapter, expected):
     ask = Ask().generate("m", MESSAGES, Sampling(max_tokens=1))
     bodies = [
-        wire.draw((1, 2), ask, 0, {}, {"lora_path": adapter} if adapter else {}),
+        wire.draw((1, 2), ask, 0, {"lora_path": adapter} if adapter else {}),
         wire.score((1, 2), 1, 0, lora=adapter),
         wire.look([(1, 2)], [[3]], adapter),
     ]

@@ -191,7 +191,7 @@ async def test_provenance_and_load(connect):
 
 async def test_an_over_long_prompt_is_told():
     async with serving({"dialect": "tgi", "context_tokens": 16}) as (url, _):
-        backend = tgi.TgiKind(tgi.Config()).connect(Endpoint(base_url=url, model="m"))
+        backend = tgi.Kind(tgi.Config()).connect(Endpoint(base_url=url, model="m"))
         outcome = await backend.generate(GenerateAsk("x", MESSAGES, Sampling()), 1)
         await backend.close()
     assert isinstance(outcome, Failure)

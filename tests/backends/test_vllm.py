@@ -25,10 +25,10 @@ SETTINGS = KINDS["vllm"].backend
 TOLERANCE = 1e-4
 
 
-def backend_on(player: Player, **endpoint: object) -> vllm.Vllm:
+def backend_on(player: Player, **endpoint: object) -> vllm.Connection:
     at = Endpoint(base_url="http://127.0.0.1:1", model="judge")
     at = msgspec.structs.replace(at, **endpoint)
-    return vllm.Vllm(at, player, vllm.Config(**SETTINGS))
+    return vllm.Connection(at, player, vllm.Config(**SETTINGS))
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def player() -> Player:
 
 
 @pytest.fixture
-def backend(player: Player) -> vllm.Vllm:
+def backend(player: Player) -> vllm.Connection:
     return backend_on(player)
 
 
@@ -183,7 +183,7 @@ class OneReply:
 async def test_error_bodies_of_every_shape_have_their_cause(status, body, cause, kind):
     endpoint = Endpoint(base_url="http://127.0.0.1:1", model="judge")
     transport = OneReply(status, json.dumps(body).encode())
-    backend = vllm.Vllm(endpoint, transport, vllm.Config())
+    backend = vllm.Connection(endpoint, transport, vllm.Config())
     outcome = await {
         "generate": lambda: backend.generate(GenerateAsk("m", PROMPT, Sampling()), 1),
         "score": lambda: backend.score(ScoreAsk("m", PROMPT, (1,))),
@@ -200,7 +200,7 @@ async def test_error_bodies_of_every_shape_have_their_cause(status, body, cause,
 async def test_replies_that_others_recorded_are_read(name, n, k):
     body = (SHARED / "data" / "vllm_replies" / f"{name}.json").read_bytes()
     endpoint = Endpoint(base_url="http://127.0.0.1:1", model="./tiny")
-    backend = vllm.Vllm(endpoint, OneReply(200, body), vllm.Config())
+    backend = vllm.Connection(endpoint, OneReply(200, body), vllm.Config())
     drawn = await backend.generate(GenerateAsk("m", PROMPT, Sampling(), top_logprobs=k), 1)
     assert isinstance(drawn, Generation)
     assert drawn.logprobs is not None

@@ -132,7 +132,7 @@ async def test_a_server_whose_numbers_are_processed_is_found_out_by_what_is_forc
 async def test_processed_numbers_are_raw_where_sampling_changes_nothing(
     connect, sampling, extra, raw
 ):
-    backend, _ = await connect(raw_logprobs=False, extra_body=extra)
+    backend, _ = await connect(raw_logprobs=False, extra=extra)
     drawn = await backend.generate(GenerateAsk("x", MESSAGES, sampling), 1)
     assert isinstance(drawn, Generation)
     assert drawn.raw is raw

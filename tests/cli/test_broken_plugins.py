@@ -28,8 +28,8 @@ class Mine(DatasetKind):
     pass
 """
 BACKEND = """
-from backends.fake import FakeKind
-class Mine(FakeKind):
+from backends.fake import Kind
+class Mine(Kind):
     pass
 """
 BARE_BACKEND = """
@@ -38,8 +38,8 @@ class Mine(BackendKind):
     pass
 """
 SERVER = """
-from launch.fake import FakeLaunch
-class Mine(FakeLaunch):
+from launch.fake import Launch
+class Mine(Launch):
     backend = 'fake'
 """
 BARE_SERVER = """
@@ -175,7 +175,7 @@ OTHERS = [
         "its 'start' must be a function",
     ),
     ("server", SERVER, "del Mine", "has no class derived from orchestrator.plugin.LaunchKind"),
-    ("server", SERVER, "class Other(FakeLaunch): pass", "several classes derived from"),
+    ("server", SERVER, "class Other(Launch): pass", "several classes derived from"),
     ("server", SERVER, "    backend = None", "its 'backend' must be a str"),
     ("server", SERVER, "    multi_model = 'no'", "its 'multi_model' must be a bool"),
     (

@@ -56,15 +56,15 @@ def test_unlike_clusters_make_a_longer_interval():
     values, prompts = np.random.default_rng(0).normal(size=30), np.repeat(np.arange(10), 3)
     even = clustered_mean(values, prompts).interval
     assert even is not None
-    alike = student_interval(0.0, 1.0, 10, 0.95, sizes=np.full(10, 3.0))
-    unlike = student_interval(0.0, 1.0, 10, 0.95, sizes=np.array([12.0, *[2.0] * 9]))
+    alike = student_interval(0.0, 1.0, np.full(10, 3.0), 0.95)
+    unlike = student_interval(0.0, 1.0, np.array([12.0, *[2.0] * 9]), 0.95)
     assert not isinstance(alike, str)
     assert not isinstance(unlike, str)
     assert unlike.high > 1.2 * alike.high
 
 
 def test_clusters_that_leave_no_degree_of_freedom_give_no_interval():
-    said = student_interval(0.0, 1.0, 4, 0.95, sizes=np.array([20.0, 20.0, 1.0, 1.0]), n_strata=2)
+    said = student_interval(0.0, 1.0, np.array([20.0, 20.0, 1.0, 1.0]), 0.95, n_strata=2)
     # Two of them have nearly all points, so it is not said to be one.
     assert said == "4 independent prompts of too unequal sizes for an interval"
 

@@ -87,17 +87,6 @@ async def test_the_server_renders_as_the_template_does_and_activates_by_default(
     assert activated == pytest.approx([1 / (1 + np.exp(-raw))], abs=1e-4)
 
 
-@pytest.mark.parametrize("by", ["classify", "probabilities"])
-async def test_classify_gives_the_rewards_that_pooling_gives(rater, by):
-    async with rater.connected() as backend, rater.connected(settings={"rated_by": by}) as other:
-        for chat in CHATS[:6]:
-            expected, found = [
-                known(await one.reward(RewardAsk("m", chat))) for one in (backend, other)
-            ]
-            np.testing.assert_allclose(found.values, expected.values, atol=1e-3)
-            assert found.method == "vllm.classify"
-
-
 async def test_a_server_that_draws_nothing_is_known_and_says_so(rater):
     async with rater.connected() as backend:
         stated = await backend.provenance()

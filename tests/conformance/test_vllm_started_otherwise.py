@@ -36,7 +36,7 @@ QUEUE = 16
 @pytest.fixture(scope="module")
 def otherwise(tmp_path_factory):
     folder, kind = tmp_path_factory.mktemp("otherwise"), KINDS["vllm"]
-    vllm = launch_kind.VllmLaunch(launch_kind.Config()).find_command()
+    vllm = launch_kind.Launch(launch_kind.Config()).find_command()
     # Of a mode that is named twice the last one counts; our own settings refuse another.
     command = folder / "vllm"
     command.write_text(f'#!/bin/sh\nexec "{vllm}" "$@" --logprobs-mode processed_logprobs\n')

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -62,10 +62,10 @@ def drawn_by_tgi() -> Generation:
 
 
 def replayed(kind: str) -> Backend:
-    module, name = {"vllm": (vllm, "Vllm"), "llamacpp": (llamacpp, "Llamacpp")}[kind]
+    module: Any = {"vllm": vllm, "llamacpp": llamacpp}[kind]
     at = Endpoint(base_url="http://127.0.0.1:1", model="judge")
     settings = module.Config(**KINDS[kind].backend)
-    made: Backend = getattr(module, name)(at, Player(Recording.read(kind).exchanges), settings)
+    made: Backend = module.Connection(at, Player(Recording.read(kind).exchanges), settings)
     return made
 
 

@@ -92,7 +92,9 @@ def made_of(name: str, at: int, body: bytes) -> Outcome | Failure:
     """Return the outcome of an ask of vLLM's back-end whose reply of number `at` is `body`."""
     endpoint = Endpoint(base_url="http://127.0.0.1:1", model="judge", api_key=KEY)
     garbler = Garbler(recorded(), at, body)
-    return asyncio.run(asked(vllm.Vllm(endpoint, garbler, vllm.Config(**SETTINGS)), ASKS[name]))
+    return asyncio.run(
+        asked(vllm.Connection(endpoint, garbler, vllm.Config(**SETTINGS)), ASKS[name])
+    )
 
 
 @pytest.mark.parametrize("name", ASKS)

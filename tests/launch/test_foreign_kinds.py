@@ -56,7 +56,7 @@ def test_sglang_is_deterministic_on_request_only():
 
 
 def test_sglang_states_numbers_before_the_temperature():
-    found = sglang.SglangLaunch(sglang.Config(gpus=(0, 2), env={"X": "1"})).environment()
+    found = sglang.Launch(sglang.Config(gpus=(0, 2), env={"X": "1"})).environment()
     assert found["SGLANG_RETURN_ORIGINAL_LOGPROB"] == "1"
     assert (found["CUDA_VISIBLE_DEVICES"], found["X"]) == ("0,2", "1")
 
@@ -172,7 +172,7 @@ def test_an_adapter_is_part_of_an_sglang_models_identity_wherever_it_lies(tmp_pa
             {"lora_paths": {"a": folder}}, context={"folder": str(tmp_path)}
         )
         assert config.lora_paths == {"a": str(adapter)}
-        found.append(sglang.SglangLaunch(config).identity(str(tmp_path)))
+        found.append(sglang.Launch(config).identity(str(tmp_path)))
     assert found[0] == found[1] != found[2]
 
 
@@ -189,7 +189,7 @@ def test_a_folder_without_an_adapter_is_refused_by_sglang(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(LaunchError, match="not a LoRA adapter"):
-        sglang.SglangLaunch(sglang.Config(lora_paths={"a": str(tmp_path)})).identity(str(tmp_path))
+        sglang.Launch(sglang.Config(lora_paths={"a": str(tmp_path)})).identity(str(tmp_path))
 
 
 @pytest.mark.parametrize(

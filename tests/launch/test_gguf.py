@@ -159,8 +159,8 @@ def test_an_absurd_number_of_layers_is_refused(tmp_path):
 async def test_weights_and_cache_are_those_that_a_real_server_reports(tmp_path):
     models = (ServedModel("judge", "bundled:judge"),)
     config = llamacpp.Config(max_model_len=512, slots=2, extra_args=("-lv", "5"))
-    need = llamacpp.LlamacppLaunch(config).footprint(models)
-    server = await llamacpp.LlamacppLaunch(config).start(models, tmp_path / "log")
+    need = llamacpp.Launch(config).footprint(models)
+    server = await llamacpp.Launch(config).start(models, tmp_path / "log")
     await server.stop()
     log = server.log_path.read_text()
     mib = {

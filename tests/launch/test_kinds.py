@@ -50,7 +50,7 @@ def test_weights_that_end_in_a_number_state_the_quality_of_a_fake_model():
 
 def test_serving_the_fake_server_is_its_command_line():
     asked = ServeOptions(("a", "b:0.3"), host="::1", port=4242)
-    command = fake.FakeLaunch(fake.Config()).serve_command(asked)
+    command = fake.Launch(fake.Config()).serve_command(asked)
     assert command[:5] == (*OWN, "launch._fake_server")
     address = ("--port", "4242", "--host", "::1")
     assert command[5:] == (
@@ -70,7 +70,7 @@ def test_serving_embedded_models_is_its_command_line(tmp_path, threads, expected
     (tmp_path / "tokenizer.json").write_text("{}")
     (tmp_path / "model.safetensors").touch()
     asked = ServeOptions((f"a={tmp_path}",), port=0, threads=threads, dtype="bfloat16")
-    command = embedded.EmbeddedLaunch(embedded.Config()).serve_command(asked)
+    command = embedded.Launch(embedded.Config()).serve_command(asked)
     assert command[:5] == (*OWN, "launch.embedded.server")
     assert options(command[5:]) == {
         "--model": f"a={tmp_path}", "--host": "127.0.0.1", "--port": "0", "--dtype": "bfloat16",
@@ -80,9 +80,9 @@ def test_serving_embedded_models_is_its_command_line(tmp_path, threads, expected
 
 def test_a_kind_that_can_not_be_served_says_so():
     with pytest.raises(
-        UsageError, match="VllmLaunch can't be started by `orchestrator servers serve`"
+        UsageError, match="this kind can't be started by `orchestrator servers serve`"
     ):
-        vllm.VllmLaunch(vllm.Config()).serve_command(ServeOptions(("a",)))
+        vllm.Launch(vllm.Config()).serve_command(ServeOptions(("a",)))
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
@@ -123,30 +123,26 @@ def test_what_begins_with_every_server_loads_nothing_of_recipes_and_settings(mod
 def test_the_identity_of_an_embedded_model_holds_what_decides_its_numbers(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
-    plain = embedded.EmbeddedLaunch(embedded.Config()).identity(str(tmp_path))
+    plain = embedded.Launch(embedded.Config()).identity(str(tmp_path))
     assert (plain["kind"], plain["dtype"]) == ("embedded", "float32")
-    other = embedded.EmbeddedLaunch(embedded.Config(dtype="bfloat16", threads=2)).identity(
-        str(tmp_path)
-    )
+    other = embedded.Launch(embedded.Config(dtype="bfloat16", threads=2)).identity(str(tmp_path))
     assert {key for key in plain if plain[key] != other[key]} == {"dtype"}
 
 
 def test_the_name_decides_what_a_fake_model_is():
-    plain = fake.FakeLaunch(fake.Config()).identity("a")
-    assert plain != fake.FakeLaunch(fake.Config()).identity("b")
-    assert plain == fake.FakeLaunch(fake.Config(start_timeout_s=1)).identity("a")
+    plain = fake.Launch(fake.Config()).identity("a")
+    assert plain != fake.Launch(fake.Config()).identity("b")
+    assert plain == fake.Launch(fake.Config(start_timeout_s=1)).identity("a")
 
 
 async def test_a_model_name_with_an_equals_sign_is_refused(tmp_path):
     with pytest.raises(LaunchError, match="must not hold"):
-        await embedded.EmbeddedLaunch(embedded.Config()).start(
-            (ServedModel("a=b", "w"),), tmp_path / "log"
-        )
+        await embedded.Launch(embedded.Config()).start((ServedModel("a=b", "w"),), tmp_path / "log")
 
 
 async def test_the_fake_server_is_launched_and_ended(tmp_path):
     models = (ServedModel("a", "fake:0.8"), ServedModel("b", "toy"))
-    server = await fake.FakeLaunch(fake.Config()).start(models, tmp_path / "fake.log")
+    server = await fake.Launch(fake.Config()).start(models, tmp_path / "fake.log")
     assert server.exit_code() is None
     await server.stop()
     assert server.exit_code() is not None
@@ -210,13 +206,13 @@ def test_what_is_left_to_vllm_is_not_on_its_command_line():
     ],
 )
 def test_vllm_settings_become_its_environment(settings, expected):
-    assert vllm.VllmLaunch(vllm.Config(**settings)).environment().items() >= expected.items()
+    assert vllm.Launch(vllm.Config(**settings)).environment().items() >= expected.items()
 
 
 def test_what_is_left_to_vllm_is_not_in_its_environment():
     assert (
         not {"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"}
-        & vllm.VllmLaunch(vllm.Config()).environment().keys()
+        & vllm.Launch(vllm.Config()).environment().keys()
     )
 
 
@@ -255,15 +251,15 @@ def test_paths_of_vllm_settings_start_from_the_recipes_folder(tmp_path):
 )
 def test_a_vllm_server_that_chooses_its_gpus_is_not_placed(settings):
     config = vllm.Config.model_validate(settings)
-    assert vllm.VllmLaunch(config).footprint((ServedModel("m", "absent"),)) is None
+    assert vllm.Launch(config).footprint((ServedModel("m", "absent"),)) is None
 
 
 def test_a_vllm_server_that_is_placed_is_split_over_its_gpus_and_takes_its_share():
-    config = vllm.VllmLaunch(vllm.Config()).placed(("2", "3"), 0.4).config
+    config = vllm.Launch(vllm.Config()).placed(("2", "3"), 0.4).config
     command = vllm.argv(config, "vllm", ServedModel("m", "/m"), 1)
     found = dict(itertools.pairwise(command))
     assert (found["--tensor-parallel-size"], found["--gpu-memory-utilization"]) == ("2", "0.4")
-    assert vllm.VllmLaunch(config).environment()["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert vllm.Launch(config).environment()["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
 @pytest.mark.parametrize(
@@ -279,8 +275,8 @@ def test_a_vllm_server_that_is_placed_is_split_over_its_gpus_and_takes_its_share
 def test_the_identity_of_a_vllm_model_holds_what_decides_its_numbers(tmp_path, settings, differs):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
-    plain = vllm.VllmLaunch(vllm.Config()).identity(str(tmp_path))
-    other = vllm.VllmLaunch(vllm.Config(**settings)).identity(str(tmp_path))
+    plain = vllm.Launch(vllm.Config()).identity(str(tmp_path))
+    other = vllm.Launch(vllm.Config(**settings)).identity(str(tmp_path))
     assert {key for key in plain | other if plain.get(key) != other.get(key)} == differs
 
 
@@ -291,11 +287,11 @@ def test_an_adapter_is_part_of_a_vllm_models_identity(tmp_path):
     adapter.mkdir()
     config = vllm.Config(lora_modules={"a": str(adapter)})
     with pytest.raises(LaunchError, match="not a LoRA adapter"):
-        vllm.VllmLaunch(config).identity(str(tmp_path))
+        vllm.Launch(config).identity(str(tmp_path))
     (adapter / "adapter_model.safetensors").write_bytes(b"1")
-    first = vllm.VllmLaunch(config).identity(str(tmp_path))
+    first = vllm.Launch(config).identity(str(tmp_path))
     (adapter / "adapter_model.safetensors").write_bytes(b"2")
-    assert vllm.VllmLaunch(config).identity(str(tmp_path)) != first
+    assert vllm.Launch(config).identity(str(tmp_path)) != first
 
 
 def test_without_a_vllm_program_it_is_said_how_to_get_one(tmp_path, monkeypatch):
@@ -303,7 +299,7 @@ def test_without_a_vllm_program_it_is_said_how_to_get_one(tmp_path, monkeypatch)
     monkeypatch.setattr("launch._spec.PROJECT", tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LaunchError, match=r"make vllm"):
-        vllm.VllmLaunch(vllm.Config()).find_command()
+        vllm.Launch(vllm.Config()).find_command()
 
 
 def test_the_own_venv_of_vllm_is_found_beside_the_project(tmp_path, monkeypatch):
@@ -313,7 +309,7 @@ def test_the_own_venv_of_vllm_is_found_beside_the_project(tmp_path, monkeypatch)
     program.chmod(0o700)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("launch._spec.PROJECT", tmp_path)
-    assert vllm.VllmLaunch(vllm.Config()).find_command() == str(program)
+    assert vllm.Launch(vllm.Config()).find_command() == str(program)
 
 
 def test_a_server_starts_without_a_warning_of_the_interpreter():

@@ -21,7 +21,7 @@ def argv(**settings: object) -> list[str]:
 
 
 def environment(**settings):
-    return llamacpp.LlamacppLaunch(llamacpp.Config(**settings)).environment()
+    return llamacpp.Launch(llamacpp.Config(**settings)).environment()
 
 
 @pytest.mark.parametrize(
@@ -61,16 +61,14 @@ def test_it_is_kept_off_the_network_and_has_no_cache_in_main_memory():
     found = environment()
     assert (found["LLAMA_ARG_OFFLINE"], found["LLAMA_ARG_CACHE_RAM"]) == ("1", "0")
     assert (
-        llamacpp.LlamacppLaunch(llamacpp.Config(env={"LLAMA_ARG_CACHE_RAM": "64"})).environment()
-        != found
+        llamacpp.Launch(llamacpp.Config(env={"LLAMA_ARG_CACHE_RAM": "64"})).environment() != found
     )
 
 
 def test_it_sees_the_gpus_named():
-    assert "CUDA_VISIBLE_DEVICES" not in llamacpp.LlamacppLaunch(llamacpp.Config()).environment()
+    assert "CUDA_VISIBLE_DEVICES" not in llamacpp.Launch(llamacpp.Config()).environment()
     assert (
-        llamacpp.LlamacppLaunch(llamacpp.Config(gpus=(1, 3))).environment()["CUDA_VISIBLE_DEVICES"]
-        == "1,3"
+        llamacpp.Launch(llamacpp.Config(gpus=(1, 3))).environment()["CUDA_VISIBLE_DEVICES"] == "1,3"
     )
 
 
@@ -111,8 +109,8 @@ def test_paths_start_from_the_recipes_folder(tmp_path):
 )
 def test_the_identity_holds_what_decides_the_numbers(tmp_path, settings, differs):
     weights = gguf(tmp_path / "m.gguf")
-    plain = llamacpp.LlamacppLaunch(llamacpp.Config()).identity(weights)
-    other = llamacpp.LlamacppLaunch(llamacpp.Config.model_validate(settings)).identity(weights)
+    plain = llamacpp.Launch(llamacpp.Config()).identity(weights)
+    other = llamacpp.Launch(llamacpp.Config.model_validate(settings)).identity(weights)
     assert {key for key in plain | other if plain.get(key) != other.get(key)} == differs
 
 
@@ -122,11 +120,11 @@ def test_the_content_of_a_named_file_is_part_of_the_identity(tmp_path, setting):
     named = {setting: [str(file)] if setting == "lora" else str(file)}
     config = llamacpp.Config.model_validate(named)
     with pytest.raises(LaunchError, match="no such file"):
-        llamacpp.LlamacppLaunch(config).identity(weights)
+        llamacpp.Launch(config).identity(weights)
     file.write_text("one")
-    first = llamacpp.LlamacppLaunch(config).identity(weights)
+    first = llamacpp.Launch(config).identity(weights)
     file.write_text("another")
-    assert llamacpp.LlamacppLaunch(config).identity(weights) != first
+    assert llamacpp.Launch(config).identity(weights) != first
 
 
 def test_the_identity_is_that_of_the_content(tmp_path):
@@ -142,7 +140,7 @@ def test_the_identity_is_that_of_the_content(tmp_path):
     def identity(folder, prefix=""):
         model, template, lora = (str(folder / f"{prefix}{name}") for name in names)
         config = llamacpp.Config.model_validate({"chat_template": template, "lora": [lora]})
-        return llamacpp.LlamacppLaunch(config).identity(model)
+        return llamacpp.Launch(config).identity(model)
 
     before = identity(first)
     assert before["weights"] == hashlib.sha256((first / "m.gguf").read_bytes()).hexdigest()
@@ -156,9 +154,9 @@ def test_every_part_of_a_cut_model_is_part_of_the_identity(tmp_path):
     first = gguf(tmp_path / "m-00001-of-00002.gguf")
     gguf(tmp_path / "m-00002-of-00002.gguf", b"a")
     gguf(tmp_path / "other-00002-of-00002.gguf")
-    before = llamacpp.LlamacppLaunch(llamacpp.Config()).identity(first)
+    before = llamacpp.Launch(llamacpp.Config()).identity(first)
     gguf(tmp_path / "m-00002-of-00002.gguf", b"bb")
-    assert llamacpp.LlamacppLaunch(llamacpp.Config()).identity(first) != before
+    assert llamacpp.Launch(llamacpp.Config()).identity(first) != before
     assert len(llamacpp.parts(tmp_path / "m-00001-of-00002.gguf")) == 2
 
 
@@ -196,7 +194,7 @@ def test_without_a_program_it_is_said_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.setattr("launch._spec.PROJECT", tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LaunchError, match=r"set_up_llamacpp\.py"):
-        llamacpp.LlamacppLaunch(llamacpp.Config()).find_command()
+        llamacpp.Launch(llamacpp.Config()).find_command()
 
 
 def test_the_program_beside_the_project_is_found(tmp_path, monkeypatch):
@@ -206,12 +204,12 @@ def test_the_program_beside_the_project_is_found(tmp_path, monkeypatch):
     program = tmp_path / ".llamacpp" / "llama-server"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    assert llamacpp.LlamacppLaunch(llamacpp.Config()).find_command() == str(program)
+    assert llamacpp.Launch(llamacpp.Config()).find_command() == str(program)
 
 
 def test_a_server_that_is_placed_sees_its_gpu_and_has_all_layers_there():
-    config = llamacpp.LlamacppLaunch(llamacpp.Config()).placed(("3",), 0.4).config
-    found = llamacpp.LlamacppLaunch(config).environment()
+    config = llamacpp.Launch(llamacpp.Config()).placed(("3",), 0.4).config
+    found = llamacpp.Launch(config).environment()
     assert found["CUDA_VISIBLE_DEVICES"] == "3"
     assert (found["LLAMA_ARG_SPLIT_MODE"], found["LLAMA_ARG_MAIN_GPU"]) == ("none", "0")
     command = list(llamacpp.argv(config, "llama-server", ServedModel("m", "/m.gguf"), 1))
@@ -219,8 +217,8 @@ def test_a_server_that_is_placed_sees_its_gpu_and_has_all_layers_there():
 
 
 def test_a_server_on_several_gpus_has_equal_shares_of_its_layers_on_each():
-    config = llamacpp.LlamacppLaunch(llamacpp.Config(n_gpu_layers=7)).placed(("1", "3"), 0.4).config
-    found = llamacpp.LlamacppLaunch(config).environment()
+    config = llamacpp.Launch(llamacpp.Config(n_gpu_layers=7)).placed(("1", "3"), 0.4).config
+    found = llamacpp.Launch(config).environment()
     assert found["CUDA_VISIBLE_DEVICES"] == "1,3"
     assert (found["LLAMA_ARG_SPLIT_MODE"], found["LLAMA_ARG_TENSOR_SPLIT"]) == ("layer", "1,1")
     assert config.n_gpu_layers == 7
@@ -237,13 +235,13 @@ def test_a_server_on_several_gpus_has_equal_shares_of_its_layers_on_each():
 )
 def test_a_server_on_the_cpu_or_told_its_gpus_is_not_placed(settings):
     config = llamacpp.Config.model_validate(settings)
-    assert llamacpp.LlamacppLaunch(config).footprint((ServedModel("m", "absent.gguf"),)) is None
+    assert llamacpp.Launch(config).footprint((ServedModel("m", "absent.gguf"),)) is None
 
 
 def test_a_file_that_is_cut_short_is_named(tmp_path):
     file = gguf(tmp_path / "m.gguf", b"\x03\0\0\0")
     with pytest.raises(LaunchError, match=r"m\.gguf: the GGUF header .* cut short"):
-        llamacpp.LlamacppLaunch(llamacpp.Config()).footprint((ServedModel("m", file),))
+        llamacpp.Launch(llamacpp.Config()).footprint((ServedModel("m", file),))
 
 
 def test_the_name_of_a_cut_model_is_no_pattern(tmp_path):

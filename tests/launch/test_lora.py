@@ -75,10 +75,10 @@ async def test_vllm_answers_by_the_adapter_under_the_models_own_name(tmp_path):
         extra_args=("--max-lora-rank", "8"),
     )  # fmt: skip
     models = (ServedModel("tuned", str(BASE)),)
-    server = await vllm.VllmLaunch(config).start(models, tmp_path / "log")
+    server = await vllm.Launch(config).start(models, tmp_path / "log")
     try:
         endpoint = Endpoint(base_url=server.base_url, model="tuned", api_key=server.api_key)
-        speaker = backend.VllmKind(backend.Config()).connect(endpoint)
+        speaker = backend.Kind(backend.Config()).connect(endpoint)
         ask = Ask().generate("tuned", PROMPT, Sampling(max_tokens=12))
         drawn = await speaker.generate(ask, 0)
         assert isinstance(drawn, Generation)

@@ -117,29 +117,29 @@ def test_a_broken_header_is_an_error_with_the_files_name(tmp_path, content):
 
 
 def test_vllm_is_told_its_gpus_and_its_share(tmp_path):
-    placed = vllm.VllmLaunch(vllm.Config()).placed(("2", "3"), 0.45).config
+    placed = vllm.Launch(vllm.Config()).placed(("2", "3"), 0.45).config
     command = vllm.argv(placed, "vllm", ServedModel("m", str(tmp_path)), 1)
     pairs = list(itertools.pairwise(command))
     assert ("--gpu-memory-utilization", "0.45") in pairs
     assert ("--tensor-parallel-size", "2") in pairs
-    assert vllm.VllmLaunch(placed).environment()["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert vllm.Launch(placed).environment()["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
 def test_the_embedded_server_needs_no_gpu_unless_told_so(tmp_path):
     models = (ServedModel("m", str(write(tmp_path))),)
-    assert embedded.EmbeddedLaunch(embedded.Config()).footprint(models) is None
-    assert embedded.EmbeddedLaunch(embedded.Config(device="cuda")).footprint(models) is not None
+    assert embedded.Launch(embedded.Config()).footprint(models) is None
+    assert embedded.Launch(embedded.Config(device="cuda")).footprint(models) is not None
 
 
 def test_gpus_named_in_the_recipe_are_left_as_they_are(tmp_path):
     models = (ServedModel("m", str(write(tmp_path))),)
-    assert vllm.VllmLaunch(vllm.Config(gpus=(1,))).footprint(models) is None
-    assert embedded.EmbeddedLaunch(embedded.Config(device="cuda:1")).footprint(models) is None
+    assert vllm.Launch(vllm.Config(gpus=(1,))).footprint(models) is None
+    assert embedded.Launch(embedded.Config(device="cuda:1")).footprint(models) is None
 
 
 def test_a_tensor_parallel_size_in_the_recipe_is_kept(tmp_path):
     models = (ServedModel("m", str(write(tmp_path))),)
-    need = vllm.VllmLaunch(vllm.Config(tensor_parallel_size=4)).footprint(models)
+    need = vllm.Launch(vllm.Config(tensor_parallel_size=4)).footprint(models)
     assert need is not None
     assert need.splits == (4,)
 
@@ -147,11 +147,11 @@ def test_a_tensor_parallel_size_in_the_recipe_is_kept(tmp_path):
 def test_the_embedded_server_is_placed_among_the_gpus_it_sees(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     assert (
-        embedded.EmbeddedLaunch(embedded.Config(device="cuda")).placed(("3",), 0.5).config.device
+        embedded.Launch(embedded.Config(device="cuda")).placed(("3",), 0.5).config.device
         == "cuda:1"
     )
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert (
-        embedded.EmbeddedLaunch(embedded.Config(device="cuda")).placed(("3",), 0.5).config.device
+        embedded.Launch(embedded.Config(device="cuda")).placed(("3",), 0.5).config.device
         == "cuda:3"
     )

@@ -101,11 +101,11 @@ def test_a_set_up_in_the_working_directory_is_named_and_not_run(tmp_path, monkey
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("launch._spec.PROJECT", tmp_path / "elsewhere")
     with pytest.raises(LaunchError, match=r"there is one in '\.venv-vllm/bin/vllm' here"):
-        vllm.VllmLaunch(vllm.Config()).find_command()
+        vllm.Launch(vllm.Config()).find_command()
 
 
 def test_the_setting_that_does_the_same_is_named():
     config = vllm.Config(extra_args=("--max-model-len", "4096", "--no-such-flag"))
-    reasons = dict(reason.split(" is not", 1) for _, reason in vllm.VllmLaunch(config).programs())
+    reasons = dict(reason.split(" is not", 1) for _, reason in vllm.Launch(config).programs())
     assert "there is a setting 'max_model_len'" in reasons["--max-model-len"]
     assert "there is" not in reasons["--no-such-flag"]

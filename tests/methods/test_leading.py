@@ -205,7 +205,7 @@ def test_a_rating_goes_on_from_its_begun_reply():
 
 def test_a_server_is_tried_with_the_begun_reply_after_reasons():
     config = ranking(prefix="My verdict: [[", chain_of_thought=True)
-    (example,) = pairwise_ranking.examples_of("j", config)
+    (example,) = pairwise_ranking.examples_of(config)
     assert example.prefix.text.endswith(".\n\nMy verdict: [[")
     assert example.labels[0].spellings == (">>]]",)
 

@@ -7,27 +7,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from orchestrator.errors import StatisticsError
-from orchestrator.judgment.glass_box import FloatArray
+from orchestrator.records import Floats
 
 
-def entropy(logprobs: ArrayLike) -> FloatArray:
+def entropy(logprobs: ArrayLike) -> Floats:
     """-sum_v p_v ln p_v over the last axis; a probability of 0 adds nothing.
 
     Args:
         logprobs: Shape (..., V): ln p over the whole vocabulary.
     """
     p = np.exp(np.asarray(logprobs, dtype=np.float64))
-    found: FloatArray = -(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1)
+    found: Floats = -(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1)
     return found
 
 
 class TokenFeatures(NamedTuple):
     """Features of a scoring pass at each of T positions, arrays of shape (T,)."""
 
-    logprob: FloatArray
-    entropy: FloatArray
-    vocab_logprob_var: FloatArray
-    vocab_mean_logp_logit: FloatArray
+    logprob: Floats
+    entropy: Floats
+    vocab_logprob_var: Floats
+    vocab_mean_logp_logit: Floats
 
 
 def aligned_features(logits: ArrayLike, token_ids: Sequence[int], n_prompt: int) -> TokenFeatures:
@@ -56,7 +56,7 @@ def aligned_features(logits: ArrayLike, token_ids: Sequence[int], n_prompt: int)
     )
 
 
-def attention_entropy(weights: ArrayLike) -> FloatArray:
+def attention_entropy(weights: ArrayLike) -> Floats:
     """AttnEnt of each head: -(1/I) sum_i sum_j a_ji ln a_ji, of shape (...).
 
     Args:
@@ -65,7 +65,7 @@ def attention_entropy(weights: ArrayLike) -> FloatArray:
     """
     paid = np.asarray(weights, dtype=np.float64)
     logs = np.log(np.where(paid == 0, 1.0, paid))
-    found: FloatArray = -(paid * logs).sum(axis=(-2, -1)) / paid.shape[-1]
+    found: Floats = -(paid * logs).sum(axis=(-2, -1)) / paid.shape[-1]
     return found
 
 

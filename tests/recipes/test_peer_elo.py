@@ -48,7 +48,7 @@ def by_package(hypothesis, reference):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         package = importlib.import_module("bert_score")
-    folder = bertscore.BertScoreKind(BertScoreSettings()).located(Path()).config.encoder
+    folder = bertscore.Kind(BertScoreSettings()).located(Path()).config.encoder
     precision, _, _ = package.score(
         [hypothesis], [reference], model_type=folder, num_layers=6, device="cpu"
     )

@@ -48,8 +48,8 @@ async def _record(run: Running, truth: Reference) -> Recording:
         """A back-end that knows nothing yet, so that every ask can be played by itself."""
         if run.kind.name == "llamacpp":
             settings = llamacpp.Config.model_validate(run.kind.backend)
-            return llamacpp.Llamacpp(endpoint, transport, settings)
-        return vllm.Vllm(endpoint, transport, vllm.Config.model_validate(run.kind.backend))
+            return llamacpp.Connection(endpoint, transport, settings)
+        return vllm.Connection(endpoint, transport, vllm.Config.model_validate(run.kind.backend))
 
     stated = known(await connected().provenance())
     assert isinstance(stated, Provenance)

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 import orchestrator
-from launch.embedded import Config, EmbeddedLaunch
+from launch.embedded import Config, Launch
 from orchestrator import cli
 from orchestrator.errors import UsageError
 from orchestrator.serving import ServedModel
@@ -67,7 +67,7 @@ def test_servers_under_another_python_are_not_looked_for_here(recipe, without):
 
 async def test_a_server_without_its_extra_is_not_started_at_all(without, tmp_path):
     without("torch")
-    launch = EmbeddedLaunch(Config())
+    launch = Launch(Config())
     with pytest.raises(UsageError, match="needs torch"):
         await launch.start((ServedModel("a", "bundled:expert"),), tmp_path / "log")
     assert not (tmp_path / "log").exists()

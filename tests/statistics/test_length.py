@@ -14,7 +14,6 @@ from orchestrator.statistics.length import (
     fit_penalised,
     head_to_head,
     length_controlled_win_rate,
-    predicted_preference,
     standardised_length,
 )
 from orchestrator.statistics.resampling import Resampling
@@ -143,10 +142,6 @@ def test_lengths_that_do_not_vary_are_refused():
 def test_standardised_length_is_baseline_minus_model():
     found = standardised_length(np.array([10.0, 10.0]), np.array([8.0, 14.0]))
     assert found == pytest.approx(np.array([2.0, -4.0]) / np.std([2.0, -4.0], ddof=1))
-
-
-def test_prediction_is_at_equal_length():
-    assert predicted_preference(0.0, 1.0, np.array([0.0])) == pytest.approx(0.5)
 
 
 def test_the_fit_with_its_interval_takes_a_second_not_half_a_minute(rng):

@@ -1,4 +1,4 @@
-"""Tables of rubrics: criteria, their correlations, weights, and what is missing."""
+"""Tables of rubrics: criteria, their correlations, and what is missing."""
 
 import pytest
 
@@ -85,18 +85,6 @@ def test_criteria_that_go_against_each_other_correlate_negatively(tables):
     assert line["answers"] == 24
 
 
-def test_the_effect_of_weights_is_seen_without_a_request(tables):
-    by = {line["weights"]: line for line in lines(tables(ROWS)["rubric.weights"])}
-    assert by["as given"]["order of the models"] == "a > b"
-    assert by["as given"]["other winner"] == 0.0
-    # Equal weights: a has 50, b has 65 points on average; by the given ones 67.75 and 55.25.
-    assert by["equal"]["order of the models"] == "b > a"
-    assert by["equal"]["other winner"] == 1.0
-    assert by["equal"]["largest change of a mean"] == pytest.approx(67.75 - 50.0)
-    assert by["without kind"]["order of the models"] == "a > b"
-    assert by["without right"]["order of the models"] == "b > a"
-
-
 def test_the_judge_ranks_models_by_every_estimator(tables):
     rates = lines(tables(ROWS)["rubric.win_rates"])
     assert {line["model"]: line["win rate"].value for line in rates[:2]} == {"a": 1.0, "b": 0.0}
@@ -138,7 +126,7 @@ def test_one_criterion_has_no_correlations(tables):
          "criteria_std": [1.0], "criteria_coverage": [1.0]}
         for one in ROWS
     ]  # fmt: skip
-    assert not {"rubric.correlations", "rubric.weights"} & set(tables(rows, config))
+    assert "rubric.correlations" not in tables(rows, config)
 
 
 def test_analyses_of_judges_take_its_score_and_count_what_is_missing():

@@ -24,15 +24,6 @@ REAL_BY_TOKEN = (
     b'[3.4251866340637207,-1.4964303970336914]]}],"usage":{"prompt_tokens":21,"total_tokens":21}}'
 )
 
-REAL_CLASSES = (
-    b'{"id":"classify-b65e97b82c88bf6c","object":"list","created":1795468366,"model":"judge",'
-    b'"data":[{"index":0,"label":"reward","probs":[%s],"num_classes":1}],'
-    b'"usage":{"prompt_tokens":21,"total_tokens":21,"completion_tokens":0,'
-    b'"prompt_tokens_details":null,"completion_tokens_details":null}}'
-)
-RAW, ACTIVATED = 3.1812682151794434, 0.9601231813430786
-"""Outputs of one conversation in two replies: without an activation, and by default."""
-
 
 def reply(data):
     return json.dumps({"data": [{"index": 0, "data": data}]}).encode()
@@ -67,57 +58,6 @@ def test_a_reply_by_token_is_read():
     found = pooled(REAL_BY_TOKEN)
     assert isinstance(found, Rewards)
     assert (found.values.shape, found.by_place) == ((2, 2), True)
-
-
-def test_raw_outputs_of_classify_are_read():
-    found = rewards.classes(
-        REAL_CLASSES % b"3.1812682151794434", "vllm.classify", "", activated=False
-    )
-    assert isinstance(found, Rewards)
-    assert (found.values.tolist(), found.by_place) == ([[np.float32(RAW)]], False)
-    assert (found.method, found.n_prompt_tokens) == ("vllm.classify", 21)
-
-
-def test_probabilities_of_classify_give_the_raw_output_back():
-    found = rewards.classes(
-        REAL_CLASSES % b"0.9601231813430786", "vllm.classify", "", activated=True
-    )
-    assert isinstance(found, Rewards)
-    assert found.values.tolist() == [[pytest.approx(RAW, abs=1e-5)]]
-
-
-def test_logarithms_of_several_classes_differ_as_raw_outputs_do():
-    raw = np.array([-1.5, 0.25, 2.0])
-    shares = (np.exp(raw) / np.exp(raw).sum()).astype(np.float32)
-    body = json.dumps({"data": [{"probs": shares.tolist()}]}).encode()
-    found = rewards.classes(body, "vllm.classify", "", activated=True)
-    assert isinstance(found, Rewards)
-    assert np.diff(found.values[0]) == pytest.approx(np.diff(raw), abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("probs", "activated", "said"),
-    [
-        ([0.25, 0.75], False, "gave probabilities where raw outputs were asked for"),
-        ([0.25, 0.5], True, "are no probabilities"),
-        ([3.2], True, "are no probabilities"),
-        ([1.0], True, "a probability of 0 or 1"),
-        ([0.0, 1.0], True, "a probability of 0 or 1"),
-        ([], False, "empty"),
-        (["0.5"], True, "a str where a number"),
-    ],
-)
-def test_what_classify_must_not_give_is_a_failure(probs, activated, said):
-    body = json.dumps({"data": [{"probs": probs}]}).encode()
-    found = rewards.classes(body, "vllm.classify", "", activated=activated)
-    assert isinstance(found, Failure)
-    assert (found.cause, found.permanent) == ("unparseable", True)
-    assert said in found.message
-
-
-def test_a_reply_of_pooling_is_none_of_classify():
-    found = rewards.classes(REAL, "vllm.classify", "", activated=False)
-    assert isinstance(found, Failure)
 
 
 def test_a_reply_of_sglang_is_read():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from launch.embedded import Config, EmbeddedLaunch, argv
+from launch.embedded import Config, Launch, argv
 from launch.embedded.model import add_noise
 from launch.embedded.protocol import UnsupportedModelError
 from launch.embedded.served import Served, Settings, load
@@ -102,7 +102,7 @@ def test_at_least_one_layer_remains(folder: Path) -> None:
 
 def test_the_identity_tells_degraded_models_apart_and_stays_without(folder: Path) -> None:
     def identity(**settings: object) -> dict[str, str]:
-        return EmbeddedLaunch(Config.model_validate(settings)).identity(str(folder))
+        return Launch(Config.model_validate(settings)).identity(str(folder))
 
     assert not identity().keys() & {"weight_noise", "skip_layers"}
     assert identity(noise_seed=3) == identity()

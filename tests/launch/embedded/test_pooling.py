@@ -10,7 +10,6 @@ import transformers
 from launch.embedded import routes
 from launch.embedded.model import Rating
 from launch.embedded.protocol import ApiError, PoolingRequest
-from launch.embedded.routes import activated
 from launch.embedded.served import Settings, load
 from orchestrator.errors import LaunchError
 from tests.launch.embedded.client import Client, run
@@ -87,13 +86,11 @@ def test_raw_outputs_are_those_of_transformers(reward_model):
         np.testing.assert_allclose(same, expected, atol=1e-4)
 
 
-def test_outputs_are_activated_unless_the_request_says_otherwise(reward_model):
+def test_outputs_are_raw_and_other_ones_refused(reward_model):
     served, _, _ = reward_model
-    raw = outputs(served, messages=messages(CHATS[0]), use_activation=False)
-    found = outputs(served, messages=messages(CHATS[0]))
-    assert found == pytest.approx(activated(raw), abs=1e-6)
-    single = torch.tensor(raw).sigmoid() if len(raw) == 1 else torch.tensor(raw).softmax(0)
-    assert found == pytest.approx(single.tolist(), abs=1e-5)
+    for fields in ({}, {"use_activation": True}):
+        with pytest.raises(ApiError, match="use_activation: false"):
+            outputs(served, messages=messages(CHATS[0]), **fields)
 
 
 def test_a_request_has_messages_or_a_text(reward_model):
@@ -102,7 +99,7 @@ def test_a_request_has_messages_or_a_text(reward_model):
         with pytest.raises(ApiError, match="either messages or input"):
             routes.pool(PoolingRequest(**fields), served)
     with pytest.raises(ApiError, match="maximum context length"):
-        routes.pool(PoolingRequest(input="x " * 600), served)
+        routes.pool(PoolingRequest(input="x " * 600, use_activation=False), served)
 
 
 def test_a_model_that_draws_texts_does_not_rate(client):

@@ -99,7 +99,7 @@ class Meeting:
     async def __call__(self, probes: Probes | None = None) -> Probes:
         probes = probes or Probes(self.store, NEEDS)
         endpoint = Endpoint(base_url=self.url, model="m")
-        backend = openai.OpenaiKind(openai.Config()).connect(endpoint)
+        backend = openai.Kind(openai.Config()).connect(endpoint)
         found = Target(
             kind="openai",
             endpoint=endpoint,

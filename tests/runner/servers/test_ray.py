@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from launch.fake import FakeLaunch
+from launch.fake import Launch
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_INTERRUPTED, UsageError
 from orchestrator.interface import api
@@ -214,7 +214,7 @@ def test_what_can_not_be_an_actor_is_refused(prepared, monkeypatch):
         check(prepared(cluster={"models": {"jugde": {}}}), "ray")
     with pytest.raises(UsageError, match="--keep-servers can't be used with --on ray"):
         check(prepared(), "ray", keep_servers=True)
-    monkeypatch.setattr(FakeLaunch, "carried", ())
+    monkeypatch.setattr(Launch, "carried", ())
     with pytest.raises(UsageError, match="servers of kind 'fake' can't be started with --on ray"):
         commands(prepared(), "ray")
 
