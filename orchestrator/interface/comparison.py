@@ -17,6 +17,7 @@ from orchestrator.interface.differences import (
     BY,
     By,
     Change,
+    Contrast,
     Difference,
     changed_table,
     common_notes,

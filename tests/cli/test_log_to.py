@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE
+from orchestrator.interface import tracking
 from orchestrator.trackers import TRACKERS, Tracker
 
 METHODS = [{"kind": "pairwise_ranking", "judges": ["judge"]}]
