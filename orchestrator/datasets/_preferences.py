@@ -259,21 +259,15 @@ class HelpSteer2Kind(BenchmarkKind[Settings]):
             }
 
         rated = ("chosen_helpfulness", "rejected_helpfulness")
-        return PickedRows(rows, make, ("prompt", "chosen", "rejected", *rated), _unlike(rows))
-
-
-def _unlike(rows: Rows) -> list[int]:
-    """Places of the first of two rows of one prompt that are not rated alike."""
-    found, index = [], 0
-    while index + 1 < len(rows):
-        one, two = rows.row(index), rows.row(index + 1)
-        if one["prompt"] != two["prompt"]:
-            index += 1
-            continue
-        if one[_HELPFULNESS] != two[_HELPFULNESS]:
-            found.append(index)
-        index += 2
-    return found
+        # Places of the first of two rows of one prompt that are not rated alike.
+        places, index = list[int](), 0
+        while index + 1 < len(rows):
+            one, two = rows.row(index), rows.row(index + 1)
+            is_pair = one["prompt"] == two["prompt"]
+            if is_pair and one[_HELPFULNESS] != two[_HELPFULNESS]:
+                places.append(index)
+            index += 2 if is_pair else 1
+        return PickedRows(rows, make, ("prompt", "chosen", "rejected", *rated), places)
 
 
 _FIRST_QUESTION: Final = 81

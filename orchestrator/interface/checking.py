@@ -76,7 +76,7 @@ def check(
     if not online:
         return notes
     # What asks servers is imported for that only: editors check without.
-    look = importlib.import_module("orchestrator.interface.online").look_at_servers
+    look = importlib.import_module("orchestrator.interface.online").look
     return (*notes, *look(prepared))
 
 

@@ -8,6 +8,7 @@ common scale.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -123,7 +124,9 @@ def joint_rankings(
             table, judge=None, confidence_level=confidence_level, thresholds=thresholds_of(settings)
         )
         analysis = replace(analysis, source=method)
-        found.append(_of_met(analysis) if len(sides) > 1 else analysis)
+        if len(sides) > 1:
+            analysis = with_decisions(analysis, partial(is_apart, analysis))
+        found.append(analysis)
     return found
 
 
@@ -169,20 +172,16 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
     return tables
 
 
-def _of_met(found: RankingAnalysis) -> RankingAnalysis:
-    """A ranking over several runs, in which two models are apart only if they met.
+def is_apart(found: RankingAnalysis, pair: Pair) -> bool:
+    """Return whether two models of several runs are apart also by their own judgments.
 
     Over several runs, models have met different opponents. Then a difference also follows from
     the error of Bradley-Terry's model, which its interval does not hold: that of a model and its
     copy can exclude 0. So the judgments of these two alone must agree with it.
     """
-
-    def is_apart(pair: Pair) -> bool:
-        row, column = found.wins.place(pair.better, pair.worse)
-        low = found.wins.low[row][column]
-        return pair.resolvable and low is not None and low > 0.5
-
-    return with_decisions(found, is_apart)
+    row, column = found.wins.place(pair.better, pair.worse)
+    low = found.wins.low[row][column]
+    return pair.resolvable and low is not None and low > 0.5
 
 
 def _n_met(pair: Pair, found: RankingAnalysis) -> int:

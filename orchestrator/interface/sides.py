@@ -314,11 +314,11 @@ def _matched(
     right = [name for name in own if name not in found]
     if len(left) == 1 and len(right) == 1:
         is_only = len(first.names[kind]) == 1 and len(side.names[kind]) == 1
-        is_alike = kind == "method" and _kind_of(first, left[0]) == _kind_of(side, right[0])
+        is_alike = kind == "method" and _kind(first, left[0]) == _kind(side, right[0])
         if kind == "judge" or is_alike or (kind == "model" and is_only):
             found[right[0]] = left[0]
     return found
 
 
-def _kind_of(side: Side, method: str) -> str:
+def _kind(side: Side, method: str) -> str:
     return next(source.kind for source in side.context.sources if source.name == method)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from orchestrator import plugins
-from orchestrator.contracts.method import clash_in, columns_of_numbers, frame_of
+from orchestrator.contracts.method import clash_in, frame_of, schema_of
 from orchestrator.dataset import FileSettings, FolderSettings
 from orchestrator.disk.paths import STORE_NAME, answers
 from orchestrator.errors import Fault, RecipeError, UsageError, nearest
@@ -360,8 +360,14 @@ class _Loading:
             message, key = "", at[-1]
             if key == "column" and isinstance(value, str):
                 of = known.get(str(written.get((*at[:-1], "method"), next(iter(known), ""))))
-                columns = [] if of is None else columns_of_numbers(of)
-                columns += of.derived if of is not None and path == ("analyses",) else ()
+                columns: list[str] = []
+                if of is not None:
+                    numbers = {"f64", "i64", "bool"}
+                    types = schema_of(type(of)).items()
+                    columns = list(dict.fromkeys(
+                        (*(name for name, one in types if one in numbers), *of.scores)
+                    ))  # fmt: skip
+                    columns += of.derived if path == ("analyses",) else ()
                 if columns and value not in columns:
                     message = f"no numeric column {value!r}{nearest(value, columns)}"
             elif (key == "method" or at[-2:-1] == ("methods",)) and isinstance(value, str):

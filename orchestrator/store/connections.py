@@ -86,19 +86,19 @@ class Tables:
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Commit entries in one transaction, in order."""
-        with self._transaction():
+        with self.transaction():
             self._batches.write(entries)
         self.last_outcome = self._batches.n_outcomes
         self._recent.committed(self._batches.rows)
         self._is_moved = False
         if len(self._recent.rows) >= _KEYS_TOGETHER:
-            self._sort_keys()
+            self.sort_keys()
         self.look_after()
 
     def run(self, job: Callable[[sqlite3.Connection], object]) -> object:
         """The result of a job in a transaction of its own."""
         self._is_moved = False
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return job(connection)
 
     def rest(self) -> None:
@@ -137,7 +137,7 @@ class Tables:
     def close(self) -> None:
         """Move the write-ahead log into the file and close the connection."""
         try:
-            self._sort_keys()
+            self.sort_keys()
             # SQLite would, unless another process has the file open.
             self._connection.execute(f"PRAGMA busy_timeout={_CLOSE_WAIT_MS}")
             self._checkpoint("TRUNCATE")
@@ -154,19 +154,21 @@ class Tables:
             logger.debug("%s: %s", self._path, error)
         self._connection.close()
 
-    def _sort_keys(self) -> None:
+    def sort_keys(self) -> None:
+        """Sort the newest keys into their index."""
         if not self._recent.rows:
             return
         n = self.last_outcome
         turn = n // _KEYS_TOGETHER
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             sort_keys(connection, n, range(self._turn, turn), _KEYS_TOGETHER)
         self._turn = turn
         # The index has them from now on.
         self._recent.rows = {}
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that is done inside, or nothing of it, by who still owns the run."""
         with self._lock:
             self._check_owned()
             with schema.transaction(self._connection) as connection:
