@@ -29,7 +29,7 @@ from orchestrator.interface.sides import Common, Side, common_items, opened, ren
 from orchestrator.ranking.judged import Table
 from orchestrator.ranking.labelled import kept_verdicts
 from orchestrator.ranking.trust import level_of
-from orchestrator.recipe.load import Names, read_checked
+from orchestrator.recipe.load import read_checked
 from orchestrator.runner.event_loop import deferred_interrupts
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.bounded_mean import difference_ends
@@ -459,10 +459,8 @@ def hold(result: Result, note: Callable[[str], None]) -> None:
 
 def _read(text: str, sides: Sequence[Side]) -> Requirement:
     """A requirement whose names the runs have."""
-    first = sides[0]
-    names = Names(first.names["model"], first.names["judge"], first.names["method"])
     try:
-        found = read_checked(text, names)
+        found = read_checked(text, sides[0].names)
     except UnreadableError as error:
         raise UsageError(str(error)) from error
     if len(sides) < 2 and any(term.run == "old" for term in found.terms):

@@ -301,7 +301,15 @@ def _finish(
     if text is not None and text != said:
         directory.write_revision(text)
     if plan is not None:
-        _copy_items([RunDirectory(one.run) for one in stores if one.plan == plan], directory)
+        # The frame of items of the first run that has it whole, with its mark.
+        for run in (RunDirectory(one.run) for one in stores if one.plan == plan):
+            mark = run.results / f".{ITEMS}"
+            if not (mark.exists() and items_path(run).exists()):
+                continue
+            for path in (items_path(run), mark) if run.path != directory.path else ():
+                with files.replacing(directory.results / path.name, own=True) as copy:
+                    copy.write(path.read_bytes())
+            break
 
 
 def _ended(directory: RunDirectory, found: Sequence[FromRun]) -> Merged:
@@ -317,19 +325,6 @@ def _ended(directory: RunDirectory, found: Sequence[FromRun]) -> Merged:
             )  # fmt: skip
             directory.write_status(msgspec.to_builtins(said), last_outcome=store.last_outcome)
     return Merged(directory.path, tuple(found), n_outcomes, done.ended, done.total or None)
-
-
-def _copy_items(runs: Sequence[RunDirectory], directory: RunDirectory) -> None:
-    """Copy the frame of items of the first run that has it whole, with its mark."""
-    for run in runs:
-        mark = run.results / f".{ITEMS}"
-        if mark.exists() and items_path(run).exists():
-            if run.path == directory.path:
-                return
-            for path in (items_path(run), mark):
-                with files.replacing(directory.results / path.name, own=True) as copy:
-                    copy.write(path.read_bytes())
-            return
 
 
 def _lines_of(run: FromRun) -> list[str]:

@@ -4,9 +4,9 @@ import difflib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
@@ -38,28 +38,15 @@ from orchestrator.recipe.settings import ReusedRun
 from orchestrator.recipe.source import Written
 from orchestrator.recipe.validation import ModelLoader, Plugs, existing, merge_defaults
 
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Names that requirements may use.
-
-    Attributes:
-        models: Models that are evaluated.
-        judges: Models that judge.
-        methods: Methods.
-    """
-
-    models: Collection[str]
-    judges: Collection[str]
-    methods: Collection[str]
+_Named = Literal["model", "judge", "method"]
 
 
-def read_checked(text: str, names: Names) -> Requirement:
+def read_checked(text: str, names: Mapping[_Named, Collection[str]]) -> Requirement:
     """Return a requirement whose names are known.
 
     Args:
         text: The requirement.
-        names: Those of the recipe.
+        names: Those of the recipe: of a "model" that is evaluated, a "judge" and a "method".
 
     Raises:
         UnreadableError: If it can't be read, or a name is unknown; with the nearest name.
@@ -67,16 +54,15 @@ def read_checked(text: str, names: Names) -> Requirement:
     found = read(text)
     for term in found.terms:
         for role, argument in zip(MEASURES[term.measure].roles, term.names, strict=False):
-            known = names.models if role == "model" else names.judges
-            _check(role, argument, known, text)
+            _check(role, argument, names[role], text)
         if len({one.text for one in term.names}) < len(term.names):
             raise UnreadableError("a model or judge is named twice", text, term.names[1].column)
         if judge := term.options.get("judge"):
-            _check("judge", judge, names.judges, text)
+            _check("judge", judge, names["judge"], text)
         if method := term.options.get("method"):
             # A score may be named with its column.
             name = replace(method, text=method.text.partition(".")[0])
-            _check("method", name, names.methods, text)
+            _check("method", name, names["method"], text)
     return found
 
 
@@ -382,11 +368,11 @@ class _Loading:
         """Every requirement can be read, and names models, judges and methods of the recipe."""
         judges = {name for one in methods for name in one.method.judges}
         named = {name for one in methods for name in one.method.candidates or ()}
-        names = Names(
-            models=[name for name in models if name not in judges or name in named],
-            judges=sorted(judges),
-            methods=[method.name for method in methods],
-        )
+        names: dict[_Named, list[str]] = {
+            "model": [name for name in models if name not in judges or name in named],
+            "judge": sorted(judges),
+            "method": [method.name for method in methods],
+        }
         for index, text in enumerate(gates):
             try:
                 read_checked(text, names)

@@ -361,7 +361,17 @@ def _checked(key: bytes, row: list[Any], names: dict[int, str]) -> OutcomeEntry 
 def _right_values(found: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """The values of a run that are as they were written, and the keys of the others."""
     faulty = set(values.faulty(found)) - {values.CHECKSUMS}
-    faulty |= {key for key, value in found.items() if not _is_meta(key, value)}
+    for key, value in found.items():
+        try:
+            # What a run says of its frames is held to more: their names become names of files.
+            if key == FRAMES:
+                schemas = msgspec.json.decode(value, type=dict[str, dict[str, str]])
+                is_right = schema_fault(schemas) is None
+            else:
+                is_right = not value.startswith("{") or isinstance(msgspec.json.decode(value), dict)
+        except (msgspec.MsgspecError, RecursionError):
+            is_right = False
+        faulty |= set() if is_right else {key}
     right = {key: found[key] for key in found.keys() - faulty - {values.CHECKSUMS}}
     try:
         # The roles of columns, where a run keeps any, fit the columns of its frames.
@@ -371,19 +381,6 @@ def _right_values(found: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, 
         right.pop(ROLES, None)
         faulty.add(ROLES)
     return right, tuple(sorted(faulty))
-
-
-def _is_meta(key: str, value: str) -> bool:
-    """Return True if a value that begins like JSON is JSON: others have no form to be held to.
-
-    What a run says of its frames is held to more: their names become names of files.
-    """
-    try:
-        if key == FRAMES:
-            return schema_fault(msgspec.json.decode(value, type=dict[str, dict[str, str]])) is None
-        return not value.startswith("{") or isinstance(msgspec.json.decode(value), dict)
-    except (msgspec.MsgspecError, RecursionError):
-        return False
 
 
 def put_in_place(path: Path, target: Path) -> Path:
