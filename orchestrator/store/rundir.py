@@ -150,14 +150,16 @@ class RunDirectory:
         Raises:
             StoreError: If it can't be written.
         """
-        number = max((int(last.stem) for last in self.last_revisions(1)), default=0) + 1
+        last = self.last_revision
+        number = 1 if last is None else int(last.stem) + 1
         _write(self.revisions / f"{number}.yaml", text.encode(), durable=True)
         return number
 
-    def last_revisions(self, n: int) -> list[Path]:
-        """The files of the last recipes that were run, at most `n`, the latest first."""
+    @property
+    def last_revision(self) -> Path | None:
+        """The file of the last recipe that was run; None before the first."""
         files = (file for file in self.revisions.glob("*.yaml") if file.stem.isdecimal())
-        return sorted(files, key=lambda file: int(file.stem), reverse=True)[:n]
+        return max(files, key=lambda file: int(file.stem), default=None)
 
     # -- status ------------------------------------------------------------------------------------
 

@@ -239,10 +239,11 @@ def test_recipe_whose_name_ends_in_a_number_is_another_one(run: Path) -> None:
 
 def test_revisions_are_numbered_and_the_last_one_counts(run: Path) -> None:
     with RunDirectory.lock(run) as directory:
-        assert directory.last_revisions(1) == []
+        assert directory.last_revision is None
         assert [directory.write_revision(f"n: {n}") for n in range(11)] == list(range(1, 12))
         (directory.revisions / "99.yaml.part").write_text("cut off")
-        assert directory.last_revisions(1)[0].read_text() == "n: 10"
+        assert directory.last_revision is not None
+        assert directory.last_revision.read_text() == "n: 10"
 
 
 def test_status_comes_back_with_its_writer(run: Path) -> None:
