@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 957,
+    "private functions used once": 951,
     "functions with `Any` in the signature": 215,
-    "lines": 99_400,
+    "lines": 99_350,
     "files": 397,
-    "distinct names": 3_658,
-    "value classes": 482,
-    "fields of value classes": 2_332,
+    "distinct names": 3_642,
+    "value classes": 481,
+    "fields of value classes": 2_329,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,
