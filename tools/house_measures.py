@@ -31,10 +31,10 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 951,
-    "functions with `Any` in the signature": 215,
-    "lines": 99_350,
+    "functions with `Any` in the signature": 214,
+    "lines": 99_355,
     "files": 397,
-    "distinct names": 3_642,
+    "distinct names": 3_636,
     "value classes": 481,
     "fields of value classes": 2_329,
     "pairs of value classes that share 60 % of their fields": 14,

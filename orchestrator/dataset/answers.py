@@ -12,18 +12,32 @@ from orchestrator.dataset.shapes import (
     CHATS,
     RowError,
     at,
+    available,
     chat,
     from_text,
     is_chat,
     is_list,
+    likely,
     written,
 )
+from orchestrator.wire.answers import UNSAID, end_of
 
 _MANY: Final = 10**9
-_KEYS: Final = ("key", "item", "question_id", "doc_id", "id", "uid", "custom_id")
+_KEYS: Final = (
+    "key",
+    "item",
+    "question_id",
+    "doc_id",
+    "id",
+    "uid",
+    "custom_id",
+    "session_id",
+    "task_id",
+)
 _PROMPTS: Final = (*DEFAULTS["prompt"], *OTHER_PROMPTS, "origin_prompt")
 _TEXTS: Final = ("text", "answer", "output", "response", "completion", "prediction")
 _MODELS: Final = ("generator", "model_id", "model")
+_REASONS: Final = ("finish_reason", "stop_reason", "finishReason", "stopReason")
 _ACTUAL: Final = ("actualOutput", "actual_output")
 # Of a reply, the part that holds what was said, the first that is there.
 _REPLIES: Final = (
@@ -76,7 +90,7 @@ FORMS: Final = (
     Form(
         "results of promptfoo", ("provider", "response"), ("response",),
         (*_under("vars", _KEYS), *_under("testCase.vars", _KEYS)),
-        (*_under("vars", _PROMPTS), *_under("testCase.vars", _PROMPTS), "prompt"),
+        (*_under("vars", _PROMPTS), *_under("testCase.vars", _PROMPTS), "prompt", "prompt.raw"),
         ("provider.label", "provider.id", "provider"),
     ),
     *(Form("test cases of DeepEval", (name,), (name,)) for name in _ACTUAL),
@@ -102,6 +116,9 @@ FORMS: Final = (
 """Of other programs, the first whose columns are there; else a column of `_TEXTS` or a chat."""
 
 
+Sample = tuple[tuple[str | None, ...], str]
+
+
 class AnswerRow(NamedTuple):
     """Answers of one model to one item.
 
@@ -111,8 +128,8 @@ class AnswerRow(NamedTuple):
         generator: Who answered; empty where the row does not say.
         turn: Which turn this answers; 0 where `samples` hold all turns.
         repeat: Which independent answer the first sample is.
-        samples: Independent answers, each the text of every turn; None for one that is null: who
-            wrote the file had no answer.
+        samples: Independent answers, each the text of every turn, None for one that is null: who
+            wrote the file had no answer; with how the last ended, as `wire.answers` names it.
     """
 
     key: str
@@ -120,7 +137,7 @@ class AnswerRow(NamedTuple):
     generator: str
     turn: int
     repeat: int
-    samples: tuple[tuple[str | None, ...], ...]
+    samples: tuple[Sample, ...]
 
     def begin(self, prompt: str, n_turns: int, *, is_sure: bool) -> int | None:
         """The place of the answer to an item's first turn; None where its prompt differs.
@@ -156,7 +173,8 @@ def find_form(rows: Rows, *, key: str = "", prompt: str = "", text: str = "") ->
             forms = ", ".join(dict.fromkeys(form.name for form in FORMS))
             raise RowError(
                 f"no answer: none of {', '.join(_TEXTS)}, a chat that ends with one, or one of "
-                f"these forms: {forms}; set 'text'"
+                f"these forms: {forms}; {available(rows.columns)}; set "
+                f"text: {likely(first, (*_TEXTS, *_REPLIES)) or 'COLUMN'!r}"
             )
         name = "chats" if could[0] in ended else "rows with a text"
         found = Form(name, (), (could[0],), prompt=(*_PROMPTS, *chats))
@@ -182,7 +200,9 @@ def answer_row(row: Mapping[str, object], form: Form) -> AnswerRow:
     if not key and not prompts:
         raise RowError(
             f"neither a key ({', '.join(form.key)}) nor a prompt ({', '.join(form.prompt)}) to "
-            "find its item by; set 'key' or 'prompt'"
+            f"find its item by; {available(list(row))}; set key: "
+            f"{likely(row, form.key) or 'COLUMN'!r} or prompt: "
+            f"{likely(row, form.prompt) or 'COLUMN'!r}"
         )
     generator = next((name for path in form.model if (name := _plain(at(row, path)))), "")
     turn, epoch = _count(row, "turn"), _count(row, "epoch") if "epoch" in form.told_by else 0
@@ -215,9 +235,7 @@ def _asked(row: Mapping[str, object], form: Form) -> Iterator[str]:
             yield text
 
 
-def _answers(
-    row: Mapping[str, object], form: Form
-) -> tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...]]:
+def _answers(row: Mapping[str, object], form: Form) -> tuple[tuple[str, ...], tuple[Sample, ...]]:
     """The prompts of a chat, and samples of turns."""
     path = next((name for name in form.text if at(row, name) is not None), form.text[0])
     if path.partition(".")[0] not in row and not row.get("error"):
@@ -231,8 +249,9 @@ def _answers(
     if is_chat(value):
         turns = list(chat(value, path))
         said = tuple(_exchanges(turns))
-        return tuple(prompt for prompt, _ in said), (tuple(text for _, text in said),)
-    return (), tuple(_samples(value, path))
+        texts = tuple(text for _, text in said)
+        return tuple(prompt for prompt, _ in said), ((texts, _end(row, UNSAID)),)
+    return (), tuple(_samples(value, path, _end(row, UNSAID)))
 
 
 def _exchanges(turns: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, str | None]]:
@@ -249,48 +268,54 @@ def _exchanges(turns: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, s
     yield prompt or "", answer
 
 
-def _samples(value: object, path: str) -> Iterator[tuple[str | None, ...]]:
-    """Yield each independent answer that a value holds, as the texts of its turns."""
+def _end(value: Mapping[str, object], before: str) -> str:
+    """How a reply ended; what is around it may say so, too."""
+    said = next((value[name] for name in _REASONS if name in value), None)
+    said = said.get("reason") if isinstance(said, Mapping) else said  # HELM
+    return end_of(said) if isinstance(said, str) else before
+
+
+def _samples(value: object, path: str, end: str) -> Iterator[Sample]:
+    """Yield each independent answer that a value holds."""
     if isinstance(value, Mapping):
+        end = _end(value, end)
         if "turns" in value:  # FastChat
-            yield _turns(value["turns"], f"{path}[].turns")
+            yield _turns(value["turns"], f"{path}[].turns"), end
             return
         for name in _REPLIES:
             if name in value and not (value[name] == [] and "completion" in value):
-                yield from _samples(value[name], f"{path}.{name}")
+                yield from _samples(value[name], f"{path}.{name}", end)
                 return
         said = value if {"content", "text", "type"} & value.keys() else None
         if said is None and not value.get("error"):
             raise RowError(f"{path!r} must be a text or a list of texts")
-        yield (written(said, path, between=""),)
+        yield (written(said, path, between=""),), end
     elif is_list(value) and value and all(isinstance(one, Mapping) for one in value):
         parts: list[Any] = list(value)
         if all("type" in one and "index" not in one for one in parts):  # of one answer
             told = [one for one in parts if one.get("type") not in {"reasoning", "tool_use"}]
-            yield (written(told, path, between=""),)
+            yield (written(told, path, between=""),), end
             return
-        yield from (one for each in _ordered(value, path) for one in _samples(each, path))
+        try:
+            parts.sort(key=lambda choice: choice.get("index") or 0)
+        except TypeError as error:
+            raise RowError(f"{path!r} have indexes that are not numbers") from error
+        yield from (one for each in parts for one in _samples(each, path, end))
     elif value == [] and path != "choices":  # nobody answered
-        yield (None,)
+        yield (None,), end
     elif path.rpartition(".")[2] == "choices" and value is not None:
         raise RowError(f"{path!r} must be a list of {{index, turns}}, or of messages")
     else:
-        yield _turns(value, path)
+        yield _turns(value, path), end
 
 
-def _ordered(choices: Sequence[Any], path: str) -> list[Any]:
-    try:
-        return sorted(choices, key=lambda choice: choice.get("index") or 0)
-    except TypeError as error:
-        raise RowError(f"{path!r} have indexes that are not numbers") from error
-
-
-def _responses(value: object, name: str) -> tuple[tuple[str | None, ...], ...]:
+def _responses(value: object, name: str) -> tuple[Sample, ...]:
     if is_list(value) and len(value) == 1:
         inner = value[0]
         texts = [inner] if isinstance(inner, str) else inner
         if is_list(texts) and texts and all(one is None or isinstance(one, str) for one in texts):
-            return tuple((text,) for text in texts if text is None or isinstance(text, str))
+            said = (text for text in texts if text is None or isinstance(text, str))
+            return tuple(((text,), UNSAID) for text in said)
     raise RowError(f"{name!r} holds no text: only tasks that generate have answers")
 
 

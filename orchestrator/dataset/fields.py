@@ -12,12 +12,15 @@ from pydantic import Field, model_serializer
 from orchestrator.ask import digest
 from orchestrator.dataset.shapes import (
     CHATS,
+    Row,
     RowError,
     at,
+    available,
     chat,
     from_json,
     is_chat,
     is_list,
+    likely,
     written,
 )
 from orchestrator.errors import DatasetError, nearest
@@ -38,7 +41,6 @@ OTHER_PROMPTS: Final = ("user_input", "query", "problem")
 _QUESTIONS: Final = ("prompt", "messages", "turns")
 # Of Alpaca and what copies it, whose instruction stands apart from what it is about.
 _ALPACA: Final = ["instruction", "input"]
-_MAX_NAMES: Final = 12
 _MAX_CLUSTER: Final = 80
 _WHOLE: Final = re.compile(r"-?[0-9]{1,16}\.0+")
 
@@ -57,8 +59,8 @@ class FieldNames(Settings):
         None,
         description=(
             "Column of a conversation instead: a list of {role, content}, or of {from, value}; "
-            "answers at its end are left out. Default: messages, else conversations or "
-            "conversation."
+            "answers at its end are left out. Default: messages, else conversations, "
+            "conversation or conversation_input."
         ),
     )
     turns: str | None = Field(
@@ -99,8 +101,10 @@ class FieldNames(Settings):
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
 
-def find_columns(names: FieldNames, there: Sequence[str], file: str) -> FieldNames:
+def find_columns(names: FieldNames, there: Sequence[str], file: str, first: Row) -> FieldNames:
     """The columns as given, or by their usual names; None for a part that has none.
+
+    What the first row holds under usual names elsewhere, or in capitals, is no more than proposed.
 
     Raises:
         DatasetError: If a given column is missing, if several could be meant, or if there is no
@@ -122,10 +126,22 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str) -> FieldNam
     if not there_are:
         usual = ", ".join(repr(name) for name in (*DEFAULTS["prompt"], *CHATS, "turns"))
         raise DatasetError(
-            f"{file}: no column for the prompt: none of {usual}; {_listed(there)}; set "
-            f"dataset: {{fields: {{prompt: COLUMN}}}}"
+            f"{file}: no column for the prompt: none of {usual}; {available(there)}; set dataset: "
+            f"{{fields: {{{_proposed(first)}}}}}"
         )
     return FieldNames(**found)
+
+
+def _proposed(first: Row) -> str:
+    """The settings for what a row holds under usual names in capitals or in mappings."""
+    others = {"prompt": OTHER_PROMPTS, "messages": CHATS}
+    names = {part: (*usual, *others.get(part, ())) for part, usual in DEFAULTS.items()}
+    near = {part: likely(first, usual) for part, usual in names.items()}
+    asked = next((part for part in _QUESTIONS if near[part]), None)
+    unusual = [part for part in ("reference", "key") if near[part] not in ("", *DEFAULTS[part])]
+    if asked is None:
+        return "prompt: COLUMN"
+    return ", ".join(f"{part}: {near[part]!r}" for part in (asked, *unusual))
 
 
 def make_item(row: Mapping[str, object], columns: FieldNames) -> Item:
@@ -225,7 +241,7 @@ def _column(
             if name not in there and name.partition(".")[0] not in there:
                 near = nearest(name, there, "")
                 raise DatasetError(
-                    f"{file}: no column {name!r} (fields.{part}); {_listed(there)}{near}"
+                    f"{file}: no column {name!r} (fields.{part}); {available(there)}{near}"
                 )
         return named
     # A column may both have a place in an item and say which items belong together.
@@ -249,11 +265,6 @@ def _ambiguous(file: str, part: str, found: Sequence[str], null: str) -> Dataset
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(f"{name!r:.60}" for name in names[:_MAX_NAMES])
-    return f"available: {shown}{', …' if len(names) > _MAX_NAMES else ''}"
-
-
 def _text_of(row: Mapping[str, object], column: str | None) -> str | None:
     value = None if column is None else at(row, column)
     match value:
@@ -266,7 +277,9 @@ def _text_of(row: Mapping[str, object], column: str | None) -> str | None:
         case int() | float() | Decimal():
             return str(value)
         case _:
-            raise RowError(f"{column!r} is a {_kind(value)}, not text")
+            part = likely(value, ("text", "content")) if isinstance(value, Mapping) else ""
+            hint = f"; to read a part of it, name {column}.{part}" if part else ""
+            raise RowError(f"{column!r} is a {_kind(value)}, not text{hint}")
 
 
 def _conversation_of(
@@ -284,7 +297,7 @@ def _conversation_of(
     value = at(row, name)
     if value is None and name.partition(".")[0] not in row:
         raise RowError(
-            f"no {name!r}, which is the prompt; {_listed(sorted(row))}"
+            f"no {name!r}, which is the prompt; {available(sorted(row))}"
             f"{nearest(name, sorted(row), '')}"
         )
     if columns.turns is not None and isinstance(value, str):

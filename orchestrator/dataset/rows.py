@@ -89,7 +89,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
     """
     if len(rows) == 0:
         raise DatasetError(f"{rows.file} {NO_ITEMS}")
-    columns = find_columns(names, rows.columns, rows.file)
+    columns = find_columns(names, rows.columns, rows.file, rows.row(0))
     hashes = np.zeros(len(rows), dtype=np.uint64)
     # Without a key, an item is known by what it asks.
     asked = hashes if columns.key is None else np.zeros_like(hashes)
@@ -146,7 +146,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
 
 
 _BESIDE: Final = re.compile(
-    r"(?:\w+_)?(?:contexts?|passages?|documents?|article|story|premise|hypothesis|choices|options"
+    r"system(?:_prompt|_message)?|(?:\w+_)?(?:contexts?|passages?|documents?|article|story|premise|hypothesis|choices|options"
     r"|endings)|(?:(?:choice|option|ending|sol)_?)?[A-E]|(?:choice|option|ending|sol)_?\d",
     re.IGNORECASE,
 )

@@ -5,14 +5,14 @@ Datasets and files of answers share what is here.
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from orchestrator.errors import DatasetError
 
 Row: TypeAlias = Mapping[str, Any]
 """A row as it was decoded: its values by column."""
-CHATS: Final = ("messages", "conversations", "conversation")
+CHATS: Final = ("messages", "conversations", "conversation", "conversation_input")
 """Usual names of a column that holds a conversation."""
 _ROLES: Final = {
     "system": "system", "developer": "system",
@@ -57,6 +57,25 @@ def at(row: object, path: str) -> Any:  # noqa: ANN401 (as decoded)
         else:
             return None
     return value
+
+
+def likely(row: Row, names: Iterable[str]) -> str:
+    """The first path in a row that ends with one of these names, but for case; empty for none."""
+    ends = {path.rpartition(".")[2].strip().lower(): path for path in [*_paths(row)][::-1]}
+    return next((ends[name.lower()] for name in names if name.lower() in ends), "")
+
+
+def _paths(row: Row, above: str = "") -> Iterator[str]:
+    for name, value in row.items():
+        yield f"{above}{name}"
+        if isinstance(value, Mapping) and above.count(".") < _MOST_DEPTH:
+            yield from _paths(value, f"{above}{name}.")
+
+
+def available(names: Sequence[str]) -> str:
+    """The first columns that there are, for messages."""
+    shown = ", ".join(f"{name!r:.60}" for name in names[:_MOST_LISTS])
+    return f"available: {shown}{', …' if len(names) > _MOST_LISTS else ''}"
 
 
 def written(value: object, what: str, between: str = "\n", depth: int = 0) -> str | None:

@@ -24,7 +24,6 @@ from orchestrator.plugin import (
     Unit,
     typed,
 )
-from orchestrator.records import GIVEN
 
 
 class Answers(Method[AnswersConfig]):
@@ -68,7 +67,8 @@ class Answers(Method[AnswersConfig]):
             mean, n_thinking = answer.mean_logprob, answer.n_thinking_tokens
             # Without its thinking; None where nobody counted them.
             n_tokens: int | None = answer.n_completion_tokens - (n_thinking or 0)
-            if answer.finish_reason == GIVEN or (answer.thinking and n_thinking is None):
+            is_uncounted = not answer.n_completion_tokens and answer.token_ids is None
+            if is_uncounted or (answer.thinking and n_thinking is None):
                 n_tokens = None
             rows.append(
                 {

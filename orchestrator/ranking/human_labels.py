@@ -340,7 +340,7 @@ def _coded(row: Mapping[str, object], known: Mapping[str, KeyRow]) -> About:
 def _about(row: Mapping[str, object], read: _Read) -> About:
     item, turn = read(row, "item"), _turn(_text(row, "turn"))
     if item is None:
-        raise ValueError("the item is missing")
+        raise ValueError("no 'item', and no 'code' as in the sheets of `orchestrator labels`")
     model, first, second = (read(row, name) for name in ("model", "model_a", "model_b"))
     if model is not None and first is None and second is None:
         models: tuple[str, ...] = (model,)
@@ -363,7 +363,7 @@ def _check(about: About, items: Collection[str] | None, models: Collection[str] 
 
 
 def _pair(given: str, models: tuple[str, ...]) -> float:
-    value = SIDES.get(given.lower())
+    value = SIDES.get(key_text(given.lower()))
     if given in models:
         named = 1.0 if given == models[0] else 0.0
         if value not in (None, named):

@@ -15,6 +15,7 @@ from orchestrator.clusters import prompt_words
 from orchestrator.contracts.context import Context, Source, answers_behind, answers_of
 from orchestrator.contracts.method import is_judging
 from orchestrator.contracts.settings import Winner
+from orchestrator.dataset.fields import key_text
 from orchestrator.errors import UsageError
 from orchestrator.frames import CATEGORIES, columns_of
 from orchestrator.plugins.base import Settings
@@ -216,7 +217,7 @@ def _by_labels(winner: Winner, pairs: pl.DataFrame) -> Floats:
         if a is None or b is None:
             continue
         value = winner.values.get(label, label)
-        side = SIDES.get(str(value).lower())
+        side = SIDES.get(key_text(str(value).lower()))
         value = value if side is None else {1.0: a, 0.5: TIE, 0.0: b}[side]
         vote = _side(value, a, b, {})
         for key, sign in (((item, a, b), 1.0), ((item, b, a), -1.0)):
@@ -270,9 +271,9 @@ def tables(found: Sequence[Calibrated]) -> list[Table]:
     overall: list[list[Cell]] = [
         [
             name,
-            measured(one.accuracy),
-            measured(one.overconfidence),
-            measured(one.brier),
+            measured(one.accuracy, with_n=True),
+            measured(one.overconfidence, with_n=True),
+            measured(one.brier, with_n=True),
             one.expected_error if one.n else None,
             one.n,
         ]
@@ -291,7 +292,7 @@ def tables(found: Sequence[Calibrated]) -> list[Table]:
             name,
             " to ".join(f"{end:.1f}" for end in part.bounds),
             part.confidence,
-            measured(part.accuracy),
+            measured(part.accuracy, with_n=True),
             part.n,
         ]
         for name, one, _ in found

@@ -15,6 +15,7 @@ import logging
 
 import msgspec
 
+from orchestrator import numbers
 from orchestrator.ask import Request
 from orchestrator.records import ACCOUNT, REQUEST, SERVER, UNCLEAR, UNREACHED, Failure, Outcome
 from orchestrator.scheduler.ready import Ready, retry_wait_s
@@ -30,6 +31,8 @@ _BROKEN_S = 10.0
 _OVERLOADED = frozenset({429, 503})
 # Of gateways and servers that are not there yet, or not for now.
 _AWAY = frozenset({502, 503, 504})
+# Of those, what a gateway also says of one request that its server does not survive or end in time.
+_GATEWAYS = frozenset({502, 504})
 # How long a server may be down: one that was never there, and one that was or says it will be.
 _NEVER_THERE_S = 30.0
 _RETURNS_S = 600.0
@@ -225,7 +228,7 @@ class Core:
         if outcome.status in _OVERLOADED or outcome.cause == "timeout":
             state.n_overloads += 1
         wait = retry_wait_s(outcome, request.attempts, state.limits.max_attempts)
-        is_away = self._is_refusal(outcome) or self._is_crowded(state, outcome)
+        is_away = self._is_away(state, outcome)
         is_last = wait is None and not outcome.permanent and not is_away
         if self._is_refused(state, outcome, now, is_last=is_last):
             whose = UNCLEAR if outcome.scope == REQUEST else outcome.scope
@@ -284,14 +287,18 @@ class Core:
         return is_away or failure.cause == "rate_limited"
 
     @staticmethod
-    def _is_crowded(state: ModelState, failure: Failure) -> bool:
-        """Return whether a connection that broke says something of the server only.
+    def _is_away(state: ModelState, failure: Failure) -> bool:
+        """Return whether a failure says something of the server only, and is no attempt.
 
-        Once the server is known to answer, and to more requests than it has, the request may be to
-        blame: one that kills its connection each time must end.
+        Where others are answered the request may be to blame: one that kills its connection, or
+        whose gateway gives up (502, 504), each time must end. So what a gateway says right after an
+        answer is an attempt.
         """
-        is_limited = state.permits is not None and state.in_flight > 0
-        return failure.cause == "connection" and (not state.n_done or is_limited)
+        if failure.cause == "connection":
+            is_limited = state.permits is not None and state.in_flight > 0
+            return not state.n_done or is_limited
+        is_own = failure.status in _GATEWAYS and state.n_done > 0 and not state.n_refused
+        return Core._is_refusal(failure) and not is_own
 
     def _is_back(self, model: str) -> None:
         state = self.models[model]
@@ -354,17 +361,22 @@ class Core:
         elif now >= state.next_trial:
             state.trial_wait_s = min(2 * state.trial_wait_s, _MAX_TRIAL_S)
         down_s = now - state.down_since
-        patience_s = self._patience_s(state, failure)
-        if down_s >= patience_s:
+        patience_s, asked_s = self._patience_s(state, failure), failure.retry_after_s or 0.0
+        is_long = asked_s > max(patience_s, _MOST_ASKED_S)
+        if down_s >= patience_s or is_long:
+            said = f"{failure.message} (it asks to wait {numbers.duration(asked_s)})"
+            failure = msgspec.structs.replace(failure, message=said) if is_long else failure
             return [*self.kill(model, failure), self._settle_dead(state, request)]
         if down_s >= _SAID_AFTER_S and not state.is_said:
             state.is_said = True
             said = failure.message[:_SAID]
             how = "waiting for %s, up to %.0f s (limits.dead_after_s): %s"
             _log.warning(how, model, patience_s, said, extra={"model": model})
-        asked_s = min(failure.retry_after_s or 0.0, _MOST_ASKED_S)
-        state.next_trial = now + max(state.trial_wait_s, asked_s)
-        return [self._delay(state, request, failure, state.next_trial)]
+        state.next_trial = now + max(state.trial_wait_s, min(asked_s, _MOST_ASKED_S))
+        # Every few trials another request is tried: it may be this one that is refused.
+        is_others_turn = state.n_refused and state.n_refused % _TRIALS == 0 and state.ready
+        behind_s = state.trial_wait_s if is_others_turn else 0.0
+        return [self._delay(state, request, failure, state.next_trial + behind_s)]
 
     @staticmethod
     def _patience_s(state: ModelState, failure: Failure) -> float:
@@ -410,10 +422,6 @@ class Core:
         state = self.models[model]
         return now - state.quiet_since if state.in_flight else 0.0
 
-    def has_answered(self, model: str) -> bool:
-        """Return whether a request to a model was answered."""
-        return self.models[model].n_done > 0
-
     def limit(self, model: str) -> int:
         """Return how many requests a model's servers may have at a time."""
         return self.models[model].limits.max_in_flight
@@ -437,14 +445,6 @@ class Core:
         if state.ready and state.down_since is not None and not state.in_flight:
             due.append(state.next_trial)
         return min(due, default=None)
-
-    def is_down(self, model: str) -> bool:
-        """Return True if the server is unreachable; then one request at a time is a trial."""
-        return self.models[model].down_since is not None
-
-    def must_connect(self, model: str) -> bool:
-        """Return True if the server may come back as another one, so a trial connects anew."""
-        return self.models[model].must_connect
 
     def has_ready(self, model: str) -> bool:
         """Return True if a request of a model could be sent now."""

@@ -422,7 +422,7 @@ class Scheduler:
         trial connects anew. Then the trial is all that is in flight, and nobody else uses the old
         connection.
         """
-        if link.backend is not None and not self._core.must_connect(link.model):
+        if link.backend is not None and not self._core.models[link.model].must_connect:
             return None
         n_refused = link.n_refused
         async with link.connecting:
@@ -430,7 +430,7 @@ class Scheduler:
                 # Somebody tried while this worker stood in line; the answer would be the same.
                 return link.failure
             if link.backend is not None:
-                if not self._core.must_connect(link.model):
+                if not self._core.models[link.model].must_connect:
                     return None
                 await link.backend.close()
                 link.backend = None

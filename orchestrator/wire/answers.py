@@ -26,29 +26,22 @@ BROKEN: Final = "broken"
 UNSAID: Final = "unsaid"
 UNKNOWN: Final = "unknown"
 
-_NAMES: Final = {
-    STOP: "stop eos eos_token end end_turn end_of_turn end_of_text stop_sequence stop_token "
-    "stop_string stop_str word normal im_end eot eot_id complete completed finish finished done "
-    "eos_found stop_string_found",
-    LENGTH: "length limit max_tokens max_length max_new_tokens max_output_tokens "
-    "max_completion_tokens model_length token_limit model_context_window_exceeded "
-    "context_length max_context_length context_length_reached max_predicted_tokens_reached "
-    "error_limit length_capped incomplete truncated",
-    WITHHELD: "content_filter content_filtered filtered safety recitation blocklist blocked "
-    "prohibited_content spii refusal sensitive moderation guardrail guardrail_intervened "
-    "error_toxic image_safety sensitive_content content_policy content_policy_violation "
-    "policy_violation model_armor risk language",
-    CALLED: "tool_calls tool_call tool_use function_call function_calls malformed_function_call "
-    "unexpected_tool_call",
-    BROKEN: "abort aborted error cancel cancelled canceled timeout network_error interrupted "
-    "insufficient_system_resource preempted failed user_cancel user_stopped time_limit "
-    "model_unloaded load server_error internal_error exception",
+_STOPS: Final = re.compile(
+    r"stop(?:_(?:sequence|token|string|str|word))?|word|normal|s|return|complete|completed|finish|"
+    r"finished|done|end(?:_turn|_of_turn|_of_text|oftext)?|im_end|eo[mt](?:_id)?|eos(?:_token)?|"
+    r"(?:eos|stop_string)_found"
+)
+# What is in the names of other ends, the first that is found: "time_limit" is none of length.
+_WORDS: Final = {
+    CALLED: "tool|function_call",
+    BROKEN: r"abort|cancel|time|\Aerror\Z|network|interrupt|insufficient|preempt|fail|user_stop|"
+    "load|server|internal|exception|malformed|disconnect|rate_limit",
+    WITHHELD: "filter|safety|recitation|block|prohibited|spii|refus|sensitive|moderat|guard|toxic|"
+    r"policy|armor|risk|censor|jailbreak|\Alanguage\Z",
+    LENGTH: "max|length|limit|truncat|incomplete|context",
 }
-_ENDS: Final[Mapping[str | None, str]] = {
-    None: UNSAID,
-    "": UNSAID,
-    **{name: end for end, names in _NAMES.items() for name in names.split()},
-}
+_OTHERS: Final = [(end, re.compile(words)) for end, words in _WORDS.items()]
+_ENDS: Final[Mapping[str | None, str]] = {None: UNSAID, "": UNSAID, STOP: STOP, LENGTH: LENGTH}
 # As enumerations are written whole: FinishReason.STOP, FINISH_REASON_STOP.
 _ENUM: Final = re.compile(r"(?:finish|stop)_?reason[._]", re.IGNORECASE)
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -57,10 +50,15 @@ _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 def end_of(reason: str | None) -> str:
     """Translate a server's `finish_reason`, or its like, to one of the names above."""
     found = _ENDS.get(reason)
-    if found is None and reason is not None:
-        name = _HUMP.sub("_", _ENUM.sub("", reason.strip(" <|>"), count=1))
-        return _ENDS.get(re.sub(r"[- ]", "_", name).lower(), UNKNOWN)
-    return found or UNSAID
+    if found is not None or reason is None:
+        return found or UNSAID
+    name = _HUMP.sub("_", _ENUM.sub("", reason[:_SHOWN].strip(" <|/>"), count=1))
+    name = re.sub(r"[- :]+", "_", name).lower()
+    return (
+        STOP
+        if _STOPS.fullmatch(name)
+        else next((e for e, its in _OTHERS if its.search(name)), UNKNOWN)
+    )
 
 
 _DEEPEST: Final = 4

@@ -45,18 +45,18 @@ _RESETS: Final = tuple(
     if "reset" in name
 )
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|h|m|s)")
-_SECONDS: Final[Mapping[str, float]] = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_SECONDS: Final[Mapping[str, float]] = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
 # What counts from 1970 is above the first, in milliseconds above the second.
 _EPOCH: Final = 1e9
 _EPOCH_MS: Final = 1e12
-_UNIT: Final = r"(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)"
+_UNIT: Final = r"(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)"
 _IN_WORDS: Final = re.compile(
     rf"(?:try again|retry|retry[_ ]?delay|retry[_ -]?after|retry[_ ]?after[_ ]?seconds|"
     rf"estimated_time|wait)[\"']?\s*[:=]?\s*(?:(?:in|after|for|about|at least)\s+)*[\"']?"
     rf"((?:\d+(?:\.\d+)?\s*(?:{_UNIT}(?![a-z]))?\s*)+)",
     re.IGNORECASE,
 )
-_SPELLED: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|h|m|s)?[a-z]*", re.IGNORECASE)
+_SPELLED: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|d|h|m|s)?[a-z]*", re.IGNORECASE)
 
 
 def retry_after(headers: Mapping[str, str], words: str = "") -> float | None:
@@ -304,10 +304,12 @@ def _message(value: object, depth: int = 0) -> str:
     where = (first.get("loc") or first.get("path")) if first is not value else None
     if isinstance(where, list) and where:
         said = f"{'.'.join(map(_shown, where))}: {said}"
-    beside = first.get("metadata")
-    if isinstance(beside, dict) and (raw := beside.get("raw")):
-        said = f"{said}: {_message(raw, depth + 1)}"
-    return said
+    beside, details = first.get("metadata"), first.get("details")
+    raw = beside.get("raw") if isinstance(beside, dict) else None
+    if raw is None and isinstance(details, list) and details and isinstance(details[0], dict):
+        # As Azure wraps the faults that FastAPI finds.
+        raw = details if details[0].get("msg") else None
+    return f"{said}: {_message(raw, depth + 1)}" if raw else said
 
 
 def _inner(text: str) -> Mapping[str, object] | None:
@@ -331,7 +333,8 @@ def _all_words(value: object, depth: int = 0) -> Iterator[str]:
     if isinstance(value, dict) and depth < _DEEPEST:
         for name, part in value.items():
             if name in _TELLING:
-                yield from ([name] if isinstance(part, str | int) else [])
+                is_named = isinstance(part, str | int) and name not in _SAYING
+                yield from ([name] if is_named else [])
                 yield from _all_words(part, depth + 1)
     elif isinstance(value, list) and depth < _DEEPEST:
         for part in value[:_MOST_PARTS]:

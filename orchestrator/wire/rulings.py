@@ -43,6 +43,8 @@ _KEY: Final = Ruling("unauthorised", ACCOUNT, advice=f"check the key and its rig
 _NO_MODEL: Final = Ruling("not_found", UNCLEAR)
 _FLAGGED: Final = Ruling("moderation", permanent=True)
 _TOO_LONG: Final = Ruling("too_long", permanent=True)
+# As OpenAI refuses a reasoning that takes all the tokens there may be.
+_CUT: Final = Ruling("no_answer", permanent=True, advice="no answer came within max_tokens")
 _NO_LOGPROBS: Final = Ruling("no_logprobs", UNCLEAR)
 _SETTING: Final = Ruling("unsupported", UNCLEAR)
 _NO_SYSTEM: Final = _SETTING._replace(advice="say `system_role: false` in its settings")
@@ -57,7 +59,9 @@ def _words(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL)
 
 
-_NOT: Final = r"(?:\bnot\b|n['\u2019]t\b|\bcannot\b|\bno longer\b|\bnever\b)"
+_NOT: Final = (
+    r"(?:\bnot\b(?! exceed| be (?:greater|more))|n['\u2019]t\b|\bcannot\b|\bno longer\b|\bnever\b)"
+)
 _REFUSED: Final = (
     rf"(?:{_NOT}|unsupported|unavailable|disabled|forbidden|denied|unrecogni[sz]ed|unknown|"
     r"unexpected|extra (?:inputs?|fields?)|extra_forbidden)"
@@ -76,14 +80,14 @@ _OF_A_MINUTE: Final = _words(
     r"(?:per[ _-]|/ ?)(?:second|minute|hour|day|min)(?![a-z])",
     r"rate[ _-]?limit",
     r"\b[RT]P[MDS]\b",
-    r"resource has been exhausted|quota will be replenished",
+    r"resource has been exhausted|quota will be replenished|call volume quota",
 )
 # Whatever else they say: what is over is not a minute's share.
 _NO_MONEY: Final = _words(
     r"余额|欠费|充值|额度",
     r"(?:all|any|enough|out of|insufficient) (?:\w+ ){0,2}(?:credits?|balance|funds)\b",
     r"\b(?:balance|credits?|funds) (?:is|are) (?:too low|insufficient|exhausted)",
-    r"(?:spend|spending) limit|good standing|free tier.{0,30}exhausted|credits? expired",
+    r"(?:spend|spending) (?:limit|cap)\b|good standing|free tier.{0,30}exhausted|credits? expired",
 )
 _NEVER_WITHIN: Final = _words(r"request too large.*\blimit\b.{0,30}\brequested\b")
 FIELD_REFUSED: Final = _words(
@@ -102,14 +106,15 @@ _SYSTEM_REFUSED: Final = _words(
     r"[\"'`]?role[\"'`]?.{0,40}should be [\"'`]?user[\"'`]? or [\"'`]?assistant",
 )
 CAP: Final = _words(
-    r"log_?probs?\b.{0,100}(?:at most|less than|<=|\bmax\w*|greater than|between|exceed|\brange\b|"
-    r"smaller than|too (?:large|many|high)|\bin [\[(]?\d)",
-    r"(?:at most|\bmax\w*|up to|less than or equal to).{0,40}log_?probs?\b",
+    r"(?:log_?probs?(?:_num)?|top_n_tokens)\b.{0,100}(?:at most|less than|<=|\bmax\w*|greater than|"
+    r"between|exceed|\brange\b|smaller than|too (?:large|many|high)|\bin [\[(]?\d|up to \d)",
+    r"(?:at most|\bmax\w*|up to|less than or equal to|range of).{0,40}log_?probs?\b",
 )
 """More alternatives were asked for than the server lists."""
 _MOST: Final = re.compile(
     r"(?:max(?:imum)?(?: allowed| value)?|at most|less than or equal to|<=|between \d+ and|"
-    r"\bin [\[(]?\d+\s?(?:,|\.\.)|not exceed|smaller than|up to)\D{0,20}([0-9]{1,9})(?![0-9])",
+    r"\bin [\[(]?\d+\s?(?:,|\.\.)|range\D{0,30}\d+|not exceed|smaller than|up to)"
+    r"\D{0,20}([0-9]{1,9})(?![0-9])(?P<excluded> \(exclusive\))?",
     re.IGNORECASE,
 )
 _LEAST: Final = re.compile(
@@ -138,7 +143,7 @@ _MODERATED: Final = _words(
     r"(?:safety|responsible[ _]?ai|usage|acceptable use)[ _-](?:system|filter|polic|check|setting)",
     r"(?:blocked|rejected|refused|filtered).{0,40}(?:safety|content|filter|harm|prohibited)",
     r"violat\w*.{0,60}(?:polic|guideline|terms)",
-    r"data[ _]?inspection",
+    r"data[ _]?inspection|risk[ _]?detection|new_sensitive",
     r"\b(?:inappropriate|harmful|sensitive|prohibited|unsafe)[ _](?:content|information|word|data)",
     r"违规|敏感|不安全|风险",
 )
@@ -148,8 +153,8 @@ _SPENT: Final = _words(
     r"credit balance",
     r"\b(?:enough|more|out of|no|exhausted|exceeded|insufficient|remaining).{0,30}\bcredits?\b",
     r"\bcredits?\b.{0,30}(?:exhausted|exceeded|depleted|used up|ran out|insufficient)",
-    r"\bbilling\b|\bpayment|\btop up\b|\bprepaid\b|\barrears\b|\boverdue\b|recharge",
-    r"quota.{0,40}(?:exceeded|exhausted|used up|reached)|exceeded.{0,40}\bquota",
+    r"\bbilling\b|\bpayment|credit card|\btop up\b|\bprepaid\b|\barrears\b|\boverdue\b|recharge",
+    r"quota.{0,40}(?:exceeded|exhausted|used up|reached|not enough)|exceeded.{0,40}\bquota",
     r"\b(?:spend|spending|usage|budget|key|monthly|cost)\b.{0,30}\blimit\b.{0,30}"
     r"(?:exceed|reach|hit)|(?:exceed|reach|hit)\w*.{0,40}\b(?:spend\w*|usage|budget|key|monthly)"
     r".{0,12}limit",
@@ -166,6 +171,7 @@ _MISSING_MODEL: Final = _words(
     r"\bmodel\b.{0,100}(?:does not exist|do not exist|not found|not exist|is not a valid|"
     r"not available|not loaded|not deployed|decommissioned|deprecated|has been retired|"
     r"no longer (?:available|supported))",
+    r"no models? (?:is |are )?(?:currently )?loaded",
     r"(?:unknown|invalid|no such|nonexistent|not a valid) model",
     r"(?:unable to access|no available channel for|on-demand throughput).{0,30}\bmodel\b",
     r"\bmodel\b.{0,80}(?:identifier is invalid|on-demand throughput|not supported by any)",
@@ -173,6 +179,7 @@ _MISSING_MODEL: Final = _words(
     r"model_not_(?:found|supported|available)|deploymentnotfound|no endpoints found",
 )
 _SIZE: Final = r"(?=.*(?:token|length|context|character|too long|too large|size))"
+_UNFINISHED: Final = _words(r"max_tokens.{0,40}\bwas reached")
 _DRAWS_LESS: Final = _words(r"at most \d+ completion tokens|maximum output for this model")
 _OVERFLOW: Final = _words(
     # A part of the request, and that it is over something, in one sentence.
@@ -200,16 +207,18 @@ _UNSTATED: Final = 0
 _OF_A_REQUEST: Final = frozenset({_UNSTATED, 400, 413, 422})
 # They mean several things, of which a limit for some time passes by itself.
 _OF_MANY: Final = frozenset({_UNSTATED, 403, 429})
+_OWN_ERROR: Final = 500
 _BUSY: Final = frozenset({408, 409, 424, 425, 429, 529})
 _TABLE: Final = (
     _Row(_NO_MONEY, _CREDIT, _BUSY - {429}),
     _Row(_ACCOUNT_CLOSED, _KEY, _BUSY | {402, 404}),
-    _Row(_MODERATED, _FLAGGED, (_BUSY - {424}) | {401, 402}),
+    _Row(_MODERATED, _FLAGGED, (_BUSY - {424}) | {401, 402, 404}),
     _Row(_SPENT, _CREDIT, _BUSY - {429}),
     _Row(_LISTS_NONE, _NO_LOGPROBS, _BUSY),
     _Row(CAP, _SETTING, _BUSY | _NEEDS_A_KEY),
     _Row(_WRONG_KEY, _KEY, _BUSY),
     _Row(_MISSING_MODEL, _NO_MODEL, _BUSY | {401, 402}),
+    _Row(_UNFINISHED, _CUT, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(_DRAWS_LESS, _SETTING, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(_OVERFLOW, _TOO_LONG, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(_SYSTEM_REFUSED, _NO_SYSTEM, _BUSY | _NEEDS_A_KEY | {404}),
@@ -240,7 +249,7 @@ _ACCEPTED: Final = Ruling(
     "unparseable", UNCLEAR, advice="a success without an answer; check base_url and its gateway"
 )
 _MORE_THAN_A_MINUTES: Final = Ruling("too_long", UNCLEAR, advice="the account's limit is lower")
-# llama.cpp and gateways say with status 500 that a prompt is too long.
+# llama.cpp and gateways say with status 500 that a prompt is too long; a full queue is another.
 _TOO_LARGE_TO_PROCESS: Final = _words(
     r"(?:prompts?|inputs?|requests?|tokens?)\b.{0,60}(?:too (?:large|long)|exceed\w*|longer than)"
     r".{0,60}(?:context|process|max\w*|limit|batch)"
@@ -267,13 +276,17 @@ def ruling(status: int, words: str, *, may_wait: bool) -> Ruling:
     if 300 <= status < 400:
         return _REDIRECTED
     if status >= 500 and status not in _BY_STATUS:
-        said = (found for its, found in _BY_A_SERVER if its.search(words))
-        return next(said, _BROKEN)
+        may_be = _BY_A_SERVER[status != _OWN_ERROR :]
+        return next((found for its, found in may_be if its.search(words)), _BROKEN)
     by_status = _BY_STATUS.get(status, _ODD)
     if status in (413, 429) and _NEVER_WITHIN.search(words):
         return _MORE_THAN_A_MINUTES
     its = _OF_A_MINUTE if status in _OF_MANY else _THROTTLED
-    if (status == 429 and may_wait) or (its.search(words) and not _NO_MONEY.search(words)):
+    # Gateways say of an empty account, too, when to ask again.
+    is_spent = "insufficient_quota" in words
+    if (status == 429 and may_wait and not is_spent) or (
+        its.search(words) and not _NO_MONEY.search(words)
+    ):
         return _OVERLOADED
     found = next(
         (row.ruling for row in _TABLE if status not in row.but and row.words.search(words)),
@@ -288,7 +301,7 @@ def ruling(status: int, words: str, *, may_wait: bool) -> Ruling:
 def most_in(words: str) -> int | None:
     """The most alternatives that a server lists, in the words with which it refuses more."""
     match = _MOST.search(words)
-    return None if match is None else int(match[1])
+    return None if match is None else int(match[1]) - bool(match["excluded"])
 
 
 def refuses_system(words: str) -> bool:

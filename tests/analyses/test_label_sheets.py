@@ -59,11 +59,15 @@ def context_of(models, texts, n_items=3):
     return Context("human_labels", frames, pl.DataFrame(), [source], 0.95, 200, 0)
 
 
-def spreadsheet(path, change, *, line_end="\r\n", mark=True, quoting=csv.QUOTE_MINIMAL):
+def spreadsheet(
+    path, change, *, line_end="\r\n", mark=True, quoting=csv.QUOTE_MINIMAL, floats=False
+):
     """Open the sheet as a spreadsheet does, change its rows, and save it."""
     text = path.read_bytes().decode("utf-8-sig")
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     rows = change(rows)
+    if floats:  # pandas and LibreOffice make them of numbers in a column with gaps
+        rows = [row | {"label": f"{row['label']}.0".replace("tie.0", "tie")} for row in rows]
     out = io.StringIO(newline="")
     writer = csv.DictWriter(out, list(rows[0]), lineterminator=line_end, quoting=quoting)
     writer.writeheader()
@@ -92,6 +96,7 @@ def fill(rows):
         {
             "line_end": st.sampled_from(["\n", "\r\n"]),
             "mark": st.booleans(),
+            "floats": st.booleans(),
             "quoting": st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
         }
     ),
@@ -114,7 +119,7 @@ def test_labels_reach_the_answers_that_were_shown(tmp_path, models, texts, seed,
     }
     for row in filled:
         label = found[row["code"]]
-        assert label.value == {"1": 1.0, "2": 0.0, "tie": 0.5}[row["label"]]
+        assert label.value == {"1": 1.0, "2": 0.0, "tie": 0.5}[row["label"].removesuffix(".0")]
         for side, model in zip(("answer_1", "answer_2"), label.about.models, strict=True):
             # The letters are those of the model's answer; the rest may be escaped for spreadsheets.
             text = shown[label.about.item, model]

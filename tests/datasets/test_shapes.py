@@ -8,6 +8,7 @@ import lzma
 
 import polars as pl
 import pytest
+import yaml
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.cli import main
@@ -172,6 +173,35 @@ def test_answers_of_each_form_are_found_and_one_that_failed_costs_that_item_only
     assert answers.read_as.endswith("; 1 of 3 rows without text")
 
 
+# Each gives a row whose answer ended for this reason.
+ENDED = {
+    "openai": lambda why: {"custom_id": "0", "response": {"body": {
+        "choices": [{"message": {"content": "So"}, "finish_reason": why}]}}},
+    "anthropic": lambda why: {"custom_id": "0", "result": {"message": {
+        "content": [{"type": "text", "text": "So"}], "stop_reason": why}}},
+    "gemini": lambda why: {"request": {"contents": chat(0, "")[:1]}, "response": {
+        "candidates": [{"content": {"parts": [{"text": "So"}]}, "finishReason": why}]}},
+    "helm": lambda why: {"instance": {"id": "0"}, "request": {}, "result": {
+        "completions": [{"text": "So", "finish_reason": {"reason": why}}]}},
+    "inspect": lambda why: {"id": 0, "epoch": 1, "input": ASKED[0], "output": {
+        "choices": [{"message": {"content": "So"}, "stop_reason": why}]}},
+    "vllm": lambda why: {"request_id": "0", "outputs": [{"text": "So", "finish_reason": why}]},
+    "flat": lambda why: {"id": 0, "text": "So", "finish_reason": why},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ENDED)
+def test_an_answer_that_was_cut_says_so_and_one_that_was_withheld_is_none(tmp_path, form):
+    def ended(why):
+        path = write(tmp_path / "a.jsonl", [ENDED[form](why)])
+        return found(AnswerFile(GivenAnswers(path=str(path))), 0)
+
+    assert [ended(why).finish_reason for why in ("length", "MAX_TOKENS")] == ["length"] * 2
+    assert [ended(why).finish_reason for why in ("stop", "end_turn", "", None)] == ["given"] * 4
+    for why, said in (("content_filter", "withheld"), ("SAFETY", "withheld"), ("error", "broken")):
+        assert f"its finish_reason says that it was {said}" in ended(why).message
+
+
 def test_a_chat_and_a_text_that_could_each_be_the_answer_are_refused(tmp_path):
     row = {"id": 0, "messages": chat(0, "gold"), "response": "said"}
     path = write(tmp_path / "a.jsonl", [row])
@@ -226,6 +256,33 @@ def test_what_programs_write_loosely_is_read(tmp_path, name):
     assert [dataset.item(n).prompt for n in range(len(dataset))] == ["a", "b"]
 
 
+# Rows with what is needed, under no usual name.
+UNUSUAL = {
+    "capitals": ({"ID": 1, "Question": "a", "Answer": "b"},
+                 "prompt: 'Question', reference: 'Answer', key: 'ID'"),
+    "blanks": ({" prompt": "a"}, "prompt: ' prompt'"),
+    "lm-eval": ({"doc_id": 1, "doc": {"question": "a"}}, "prompt: 'doc.question'"),
+    "a batch": ({"custom_id": 1, "body": {"messages": []}}, "messages: 'body.messages'"),
+    "dots": ({"meta.id": 1, "data.query": "a"}, "prompt: 'data.query', key: 'meta.id'"),
+    "nothing": ({"x": {"y": 1}}, "prompt: COLUMN"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", UNUSUAL)
+def test_columns_of_unusual_names_are_proposed_and_then_read(tmp_path, form):
+    row, proposed = UNUSUAL[form]
+    path = write(tmp_path / "x.jsonl", [row])
+    with pytest.raises(DatasetError) as raised:
+        opened(path)
+    assert str(raised.value).endswith(f"set dataset: {{fields: {{{proposed}}}}}")
+    if form not in {"a batch", "nothing"}:
+        fields = yaml.safe_load(f"{{{proposed}}}")
+        assert opened(path, fields=fields).item(0).prompt == "a"
+    with pytest.raises(DatasetError, match="available: ") as raised:
+        AnswerFile(GivenAnswers(path=str(path)))
+    assert f"set text: '{'Answer' if form == 'capitals' else 'COLUMN'}'" in str(raised.value)
+
+
 OTHERWISE = {
     "gzip": (gzip.compress(b'{"prompt": "a"}\n'), "add .gz to its name"),
     "zstd": (b"\x28\xb5\x2f\xfd....", "unpack it first"),
@@ -250,7 +307,7 @@ def test_another_kind_of_file_is_named_once_with_what_to_do(tmp_path, kind):
 @pytest.mark.parametrize(
     "beside",
     ["context", "contexts", "retrieved_contexts", "passage", "article", "choices", "Options",
-     "endings", "A", "option_b", "choice1", "sol2", "premise"],
+     "endings", "A", "option_b", "choice1", "sol2", "premise", "system", "system_prompt"],
 )  # fmt: skip
 def test_what_a_question_needs_and_no_model_is_shown_is_said(tmp_path, beside):
     path = write(tmp_path / "x.jsonl", [{"question": "Which?", beside: "a or b"}])

@@ -315,7 +315,7 @@ def test_a_connection_that_hangs_is_a_sign_about_the_model_not_an_attempt():
     slow = Failure("timeout", "no reply")
     (end,) = c.not_connected(c.take("m", 0.0), slow, 0.0)
     assert isinstance(end, Retried)
-    assert c.is_down("m")
+    assert c.models["m"].down_since is not None
     (end,) = c.not_connected(c.take("m", 40.0), slow, 40.0)
     assert end.outcome.cause == "dead_server"
 
@@ -334,8 +334,8 @@ def test_after_a_rate_cap_the_connection_is_kept():
     c.submit(request(), 0.0)
     (end,) = c.not_connected(c.take("m", 0.0), BUSY, 0.0)
     assert isinstance(end, Retried)
-    assert c.is_down("m")
-    assert not c.must_connect("m")
+    assert c.models["m"].down_since is not None
+    assert not c.models["m"].must_connect
 
 
 def test_a_paused_core_sends_nothing_and_asks_for_no_timer():
@@ -387,7 +387,7 @@ def test_what_nobody_took_is_no_attempt_although_the_server_has_answered_before(
     (end,) = c.done(taken, Failure(cause, "no route to host"), 1.0)
     assert isinstance(end, Retried)
     assert taken.attempts == 0
-    assert c.is_down("m")
+    assert c.models["m"].down_since is not None
 
 
 def test_the_time_that_a_restart_takes_is_not_time_out_of_reach():
@@ -405,9 +405,9 @@ def test_the_time_that_a_restart_takes_is_not_time_out_of_reach():
 def test_a_model_has_answered_once_a_request_was():
     c = core()
     c.submit(request(), 0.0)
-    assert not c.has_answered("m")
+    assert not c.models["m"].n_done
     c.done(c.take("m", 0.0), generation("x"), 0.0)
-    assert c.has_answered("m")
+    assert c.models["m"].n_done
 
 
 @pytest.mark.parametrize(("was_there", "refusal", "waits_s"), [
@@ -422,3 +422,60 @@ def test_a_server_is_waited_for_by_what_is_known_of_it(was_there, refusal, waits
     while isinstance(c.done(c.take("m", now), refusal, now)[-1], Retried):
         now = c.wake_at("m")
     assert waits_s <= now <= waits_s + 5.0
+
+
+GATEWAY = [Failure("server_error", f"HTTP {status}", status=status) for status in (502, 504)]
+CUT = Failure("connection", "cut")
+
+
+def ended(c, answer, took_s=1.0):
+    """Send all that may be sent until nothing is left; how often each was sent, and its end."""
+    now = 0.0
+    flying: list[tuple[float, int, Request]] = []
+    sent: dict[int, int] = {}
+    ends: dict[int, object] = {}
+    while c.busy("m"):
+        while (taken := c.take("m", now)) is not None:
+            sent[taken.position] = sent.get(taken.position, 0) + 1
+            flying.append((now + took_s, taken.position, taken))
+        now = min(flying)[0] if flying else max(now, c.wake_at("m"))
+        for one in [one for one in flying if one[0] <= now]:
+            flying.remove(one)
+            for end in c.done(one[2], answer(one[1]), now):
+                if isinstance(end, Settled):
+                    ends[end.request.position] = end.outcome
+    return sent, ends
+
+
+@pytest.mark.parametrize("failure", [*GATEWAY, CUT, OWN_ERROR, BUSY])
+@pytest.mark.parametrize("in_flight", [1, 8])
+def test_a_request_that_its_server_does_not_survive_ends_and_takes_no_other_with_it(
+    failure, in_flight
+):
+    c = core(max_in_flight=in_flight)
+    c.connected("m")
+    for position in range(60):
+        c.submit(request(position=position), 0.0)
+    sent, ends = ended(c, lambda at: generation("x") if at else failure)
+    failed = [position for position, end in ends.items() if isinstance(end, Failure)]
+    assert failed == [0]
+    assert not ends[0].permanent
+    if failure is not BUSY:  # that one has to show to be more than load
+        assert sent[0] <= 10
+        assert c.models["m"].dead is None
+
+
+def test_who_asks_to_wait_longer_than_anybody_does_is_not_waited_for():
+    c = core()
+    for position in range(3):
+        c.submit(request(position=position), 0.0)
+    ends = c.done(c.take("m", 0.0), msgspec.structs.replace(BUSY, retry_after_s=9000.0), 0.0)
+    assert len(ends) == 3
+    assert {end.outcome.cause for end in ends} == {"rate_limited"}
+    assert "asks to wait 2 h 30 min" in ends[0].outcome.message
+    patient = core(dead_after_s=86400.0)
+    patient.submit(request(), 0.0)
+    (end,) = patient.done(
+        patient.take("m", 0.0), msgspec.structs.replace(BUSY, retry_after_s=9000.0), 0.0
+    )
+    assert isinstance(end, Retried)

@@ -107,6 +107,7 @@ def test_retry_after_is_seconds_or_a_date(headers, expected):
         ("Please try again in 250ms", 0.25),
         ("Please retry after 26 seconds.", 26.0),
         ("Please wait 2 minutes before the next request", 120.0),
+        ("Please retry after 15 days. Switch to a paid tier.", 86400.0),
         ("slow down", None),
         ("try again later", None),
     ],

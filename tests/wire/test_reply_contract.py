@@ -27,6 +27,7 @@ N_PROMPT = 3
 STOPPED = (
     "stop", "eos", "eos_token", "end", "end_turn", "stop_sequence", "STOP", "completed",
     "FinishReason.STOP", "FINISH_REASON_STOP", "endTurn", "eosFound", "<eos>", "<|im_end|>",
+    "</s>", "<|endoftext|>", "<|return|>",
 )  # fmt: skip
 CUT = (
     "length",
@@ -37,13 +38,19 @@ CUT = (
     "maxTokens",
     "FINISH_REASON_MAX_TOKENS",
     "incomplete",
+    "maximum_tokens",
+    "context",
+    "max_tokens_reached",
+    "context_window_exceeded",
 )
 WITHHELD = (
     "content_filter", "safety", "SAFETY", "RECITATION", "refusal", "guardrail_intervened",
     "contentFilter", "ContentFiltered", "FinishReason.SAFETY", "IMAGE_SAFETY", "policy_violation",
+    "content_filter: RECITATION", "content_filter: OTHER", "content_moderation",
 )  # fmt: skip
 CALLED = ("tool_calls", "function_call", "tool_use", "toolUse", "MALFORMED_FUNCTION_CALL")
-BROKEN = ("abort", "error", "cancelled", "insufficient_system_resource", "USER_CANCEL", "load")
+BROKEN = ("abort", "error", "cancelled", "insufficient_system_resource", "USER_CANCEL", "load",
+          "timed_out", "engine_overloaded", "time_limit", "MALFORMED_RESPONSE")  # fmt: skip
 OTHERS = ("something_new", "CLOUDY")
 REASONS = (*STOPPED, *CUT, *WITHHELD, *CALLED, *BROKEN, *OTHERS, None, "")
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from orchestrator.records import ACCOUNT, REQUEST, SERVER, UNCLEAR, Failure
 from orchestrator.wire.failures import classify, in_reply
 from orchestrator.wire.replies import Reading, generation
+from orchestrator.wire.rulings import CAP, most_in
 
 KEY = ("unauthorised", UNCLEAR)
 CREDIT = ("no_credit", UNCLEAR)
@@ -75,6 +76,8 @@ FLAGGED = {
     "Cloudflare": (424, "Prompt blocked due to security configurations"),
     "xAI": (403, "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"),
     "gateway, words": (446, "prompt violates the acceptable use policy"),
+    "MiniMax": (400, "input new_sensitive"),
+    "Volcengine": (400, "InputTextRiskDetection: the request failed"),
 }  # fmt: skip
 SPENT = {
     "OpenAI": (429, "You exceeded your current quota, please check your plan and billing details."),
@@ -94,6 +97,9 @@ SPENT = {
     "Novita": (403, "not enough balance"),
     "DashScope": (403, "The free tier of the model has been exhausted."),
     "Zhipu": (429, "您的账户已欠费"),
+    "Google, cap": (429, "Your project has exceeded its monthly spending cap."),
+    "Vercel": (403, "AI Gateway requires a valid credit card on file to service requests."),
+    "one-api": (403, "token quota is not enough, token remain quota: $0.1, need quota: $0.2"),
 }
 CLOSED = {
     "OpenAI": (401, "Incorrect API key provided: sk-x."),
@@ -131,6 +137,11 @@ SETTINGS = {
     "DashScope, stream": (400, "This model only support stream mode", "unsupported"),
     "OpenAI, output": (400, "This model supports at most 4096 completion tokens", "unsupported"),
     "cap, range": (400, "logprobs must be in 0..5", "unsupported"),
+    "xAI, cap": (400, "`top_logprobs` must not exceed 8, but got 20", "unsupported"),
+    "TGI, cap": (422, "`top_n_tokens` must be >= 0 and <= 5. Given: 20", "unsupported"),
+    "OpenRouter, policy": (404, "No endpoints available matching your guardrail restrictions and "
+                           "data policy.", "not_found"),
+    "TabbyAPI": (400, "No models are currently loaded.", "not_found"),
     "Together": (400, "Unable to access non-serverless model x.", "not_found"),
     "Bedrock": (400, "Invocation of model ID x with on-demand throughput isn\u2019t supported.",
                 "not_found"),
@@ -163,6 +174,7 @@ def test_a_prompt_that_is_too_long_is_told_by_every_providers_words(who):
         "body.max_tokens: Input should be greater than or equal to 1",
         "Invalid value: 'developer'",
         "there is a fault in the messages",
+        "Invalid 'stop': array too long. Expected an array with maximum length 4.",
     ],
 )
 def test_other_faults_of_a_request_are_not_taken_for_its_length(message):
@@ -248,6 +260,7 @@ def test_a_page_is_told_by_its_title_and_never_by_what_is_in_its_code():
     [
         (400, "ThrottlingException: Too many tokens, please wait before trying again."),
         (403, "Out of call volume quota. Quota will be replenished in 00:30:00."),
+        (403, "Out of call volume quota for the F0 tier. Please retry after 15 days."),
         (403, "The endpoint is disabled due to a Databricks-set rate limit of 0."),
         (429, "Quota exceeded for generate_requests_per_minute_per_project"),
         (429, "Allocated quota exceeded, please increase your quota limit."),
@@ -284,6 +297,51 @@ def test_only_what_the_request_itself_says_is_kept_for_ever(status, message):
     failure = said(message, status)
     assert not failure.permanent or failure.scope == REQUEST or failure.cause == "bad_request"
     assert not failure.permanent or status in range(400, 600)
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_queue_that_is_full_is_no_prompt_that_is_too_long(status):
+    failure = said("server busy, please try again.  maximum pending requests exceeded", status)
+    assert (failure.cause, failure.permanent) == ("server_error", False)
+    assert said("the prompt is too long to process", 500).cause == "too_long"
+
+
+def test_an_empty_account_is_one_although_a_gateway_says_when_to_ask_again():
+    error = {"message": "You exceeded your current quota", "code": "insufficient_quota"}
+    failure = classify(429, json.dumps({"error": error}).encode(), {"retry-after": "20"})
+    assert (failure.cause, failure.scope) == ("no_credit", ACCOUNT)
+
+
+def test_a_reasoning_that_takes_all_tokens_is_no_answer():
+    failure = said("Could not finish the message because max_tokens or model output limit was "
+                   "reached. Please try again with higher max_tokens.")  # fmt: skip
+    assert (failure.cause, failure.permanent, failure.scope) == ("no_answer", True, REQUEST)
+    assert "within max_tokens" in failure.message
+
+
+def test_what_azure_says_in_details_is_shown():
+    details = [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted", "input": 7}]
+    failure = said("invalid input error", 400, details=details)
+    assert failure.cause == "unsupported"
+    assert "body.seed: Extra inputs are not permitted" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        ("Invalid 'top_logprobs': 20. Expected an integer in range [0, 5]", 5),
+        ("Range of top_logprobs should be [0, 5]", 5),
+        ("a logprobs value of 20 but the supported range is 0 (inclusive) to 6 (exclusive)", 5),
+        ("responseLogprobs 20 is out of the supported range 1 to 5", 5),
+        ("`top_n_tokens` must be >= 0 and <= 5. Given: 20", 5),
+        ("top_logprobs_num 20 must be in [0, 10]", 10),
+        ("20 is greater than the maximum of 5 - 'top_logprobs'", 5),
+        ("top_logprobs: invalid value: integer `20`, expected a value up to 11", 11),
+    ],
+)
+def test_the_most_alternatives_are_read_from_every_providers_words(words, most):
+    assert CAP.search(words)
+    assert most_in(words) == most
 
 
 def test_a_limit_of_a_minute_that_is_called_a_quota_is_waited_for():

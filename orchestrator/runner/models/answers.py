@@ -22,6 +22,7 @@ from orchestrator.disk.files import sha256_of
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import GIVEN, Failure, Generation, Item, unsupported
+from orchestrator.wire.answers import BROKEN, LENGTH, UNSAID, WITHHELD
 
 Find = Callable[[Item, AnyAsk], Generation | Failure]
 _SHOWN: Final = 5
@@ -83,6 +84,8 @@ class AnswerFile:
         found, generators, n_empty = _read(self._rows, self._form, given.generator)
         _check_generators(path.name, given.generator, generators)
         self.read_as = _read_as(self._rows, self._form, found, n_empty)
+        first = found[0][1].key
+        self._first = f" (the first there is to {first!r:.80})" if first else ""
         self._hashes, self._places = _index(found, self._rows, self._form)
 
     def __len__(self) -> int:
@@ -93,7 +96,7 @@ class AnswerFile:
         """The answer to a turn of an item, or why there is none."""
         if not isinstance(ask, GenerateAsk) or ask.turn < 1:
             return _UNSUPPORTED
-        said = f"{self._file} has no answer to {item.key!r}, turn {ask.turn}"
+        said = f"{self._file} has no answer to {item.key!r}, turn {ask.turn}{self._first}"
         # The key is tried before the prompt, and an answer to the turn before one to all turns.
         n_turns = 1 + len(item.followups)
         addresses = [
@@ -137,7 +140,8 @@ class AnswerFile:
         if not row.repeat <= ask.repeat < n:
             said = f"{self._file} has {n} answers to {item.key!r}, not {ask.repeat + 1}"
             return _no_answer(said)
-        turns = row.samples[ask.repeat - row.repeat][begin:]
+        turns, end = row.samples[ask.repeat - row.repeat]
+        turns = turns[begin:]
         number = 0 if row.turn else ask.turn - 1
         if number >= len(turns):
             said = f"{self._file} answers {len(turns)} turns of {item.key!r}, not turn {ask.turn}"
@@ -145,7 +149,9 @@ class AnswerFile:
         text, where = turns[number], f"{self._file}, item {item.key!r}, turn {ask.turn}"
         # Nothing tells that a model ended there by itself; in a field, who labelled it has seen it.
         is_blank = text is not None and not text.strip()
-        return _no_answer(f"{where}: empty, no answer") if is_blank else _answer(text, where)
+        if is_blank:
+            return _no_answer(f"{where}: empty, no answer")
+        return _answer(text, where, end if number + 1 == len(turns) else UNSAID)
 
 
 _UNSUPPORTED: Final = unsupported("its answers are given: it cannot generate, score or judge")
@@ -168,13 +174,15 @@ def _in_field(item: Item, ask: AnyAsk, column: str) -> Generation | Failure:
     return _answer(text, f"the {column!r} of item {item.key!r}, turn {ask.turn}")
 
 
-def _answer(text: str | None, where: str) -> Generation | Failure:
+def _answer(text: str | None, where: str, end: str = UNSAID) -> Generation | Failure:
     """An answer as it is given; what a program writes in the place of one is none."""
     if text is None:
         return _no_answer(f"{where}: null, no answer")
     if found := _ERROR.match(text):
         return _no_answer(f"{where}: {found[1]} stands for an error, not for an answer")
-    return Generation(text, GIVEN)
+    if end in {WITHHELD, BROKEN}:
+        return _no_answer(f"{where}: its finish_reason says that it was {end}, no whole answer")
+    return Generation(text, LENGTH if end == LENGTH else GIVEN)
 
 
 def _read(
@@ -194,7 +202,7 @@ def _read(
         except RowError as error:
             faults.add(rows.where(index), str(error))
             continue
-        is_empty = not any(text and text.strip() for turns in row.samples for text in turns)
+        is_empty = not any(text and text.strip() for turns, _ in row.samples for text in turns)
         if not (is_empty and not row.generator):
             # A request that failed names no model.
             generators[row.generator] = generators.get(row.generator, 0) + 1

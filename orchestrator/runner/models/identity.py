@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator import contracts
-from orchestrator.ask import ChooseAsk, GenerateAsk, digest
+from orchestrator.ask import ChooseAsk, digest
 from orchestrator.backend import LOCAL, BackendKind, Capabilities, ComparerKind, Provenance
 from orchestrator.contracts.method import Stage
-from orchestrator.dataset import Dataset
-from orchestrator.errors import DatasetError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.plugins.base import Settings
 from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec, Price, Recipe
-from orchestrator.records import NO_PREFIX, Failure, Sampling
+from orchestrator.records import NO_PREFIX
 from orchestrator.serving import LaunchKind
 from orchestrator.store import StoredServer
 from orchestrator.units import Given, Part
@@ -106,16 +105,14 @@ def answered_words(earlier: StoredServer) -> str:
     return f"this run was answered by {words}"
 
 
-def open_given(
-    specs: Mapping[str, ModelSpec], dataset: Dataset
-) -> dict[str, tuple[Given, dict[str, str], str]]:
+def open_given(specs: Mapping[str, ModelSpec]) -> dict[str, tuple[Given, dict[str, str], str]]:
     """The answers of the models that have them instead of a server, by model.
 
     What gives the answer to a turn of an item, what decides the answers, in words, and what their
     file was taken for, as a sentence; empty for a column of the dataset.
 
     Raises:
-        DatasetError: If a file is missing or malformed, or none of its answers fits an item.
+        DatasetError: If a file is missing or malformed.
     """
     found = {}
     for name, spec in specs.items():
@@ -123,23 +120,8 @@ def open_given(
             # It knows every form of file, which takes long to import.
             from orchestrator.runner.models.answers import given_answers  # noqa: PLC0415
 
-            find, identity, read_as = given_answers(spec.answers)
-            _check_fit(name, find, dataset)
-            found[name] = find, identity, read_as
+            found[name] = given_answers(spec.answers)
     return found
-
-
-def _check_fit(name: str, find: Given, dataset: Dataset) -> None:
-    """See that there is an answer to some item; the others become failed units."""
-    first: Failure | None = None
-    for index in range(len(dataset)):
-        item = dataset.item(index)
-        answer = find(item, GenerateAsk(name, item.messages, Sampling(), item.key, turn=1))
-        if not isinstance(answer, Failure):
-            return
-        first = first or answer
-    why = first.message if first is not None else "the dataset has no items"
-    raise DatasetError(f"model {name!r}: no answer fits an item of {dataset.name}: {why}")
 
 
 def local_models(

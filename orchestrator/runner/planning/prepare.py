@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from orchestrator import contracts, plugins
+from orchestrator.ask import GenerateAsk
 from orchestrator.contracts.method import Analysis, Companion, Method, MethodSettings, clash_in
 from orchestrator.dataset import Dataset, DatasetKind
-from orchestrator.errors import PluginError, UsageError
+from orchestrator.errors import DatasetError, PluginError, UsageError
 from orchestrator.plugins.permission import is_permitted
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
+from orchestrator.records import Failure, Sampling
 from orchestrator.runner.models.identity import (
     identity_key,
     local_models,
@@ -20,8 +22,8 @@ from orchestrator.runner.models.identity import (
     open_given,
     refuse_impossible,
 )
-from orchestrator.runner.planning.similar_items import check_stopping, shown_of
-from orchestrator.units import Part, Plan, make_part, settings_of
+from orchestrator.runner.planning.similar_items import MOST_ITEMS, check_stopping, shown_of
+from orchestrator.units import Given, Part, Plan, make_part, settings_of
 
 if TYPE_CHECKING:
     from orchestrator.runner.planning.reuse import Lenders
@@ -112,9 +114,11 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         refuse_impossible(parts, recipe, allow_code=allow_code)
         used = {name for one in combinations for name in (*one.models, one.judge)} - {""}
         specs = {name: spec for name, spec in recipe.models.items() if name in used}
-        given = open_given(specs, dataset)
-        read_as += [f"{name}: {said}" for name, (_, _, said) in given.items() if said]
+        given = open_given(specs)
         finders = {name: find for name, (find, *_) in given.items()}
+        for name, (find, _, said) in given.items():
+            lacks = (said, _unanswered(name, find, dataset))
+            read_as += [f"{name}: {'; '.join(filter(None, lacks))}"] if any(lacks) else []
         dataset = dataset.with_copies(shown_of(recipe, finders))
         stop_when = settings.statistics.stop_when
         if stop_when is not None:
@@ -153,6 +157,28 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
             rule = stopping.find_rule(recipe, plan)
         sentences = tuple(filter(None, read_as))
         return Prepared(recipe, dataset, models, identities, plan, allow_code, sentences, rule)
+
+
+def _unanswered(name: str, find: Given, dataset: Dataset) -> str:
+    """Say how many of the first items have no given answer; they become failed units.
+
+    Raises:
+        DatasetError: If there is none to any item.
+    """
+    n_items, n_found, failed = 0, 0, list[Failure]()
+    while n_items < len(dataset) and (n_items < MOST_ITEMS or not n_found):
+        item = dataset.item(n_items)
+        turns = range(1, len(item.followups) + 2)
+        asks = (GenerateAsk(name, item.messages, Sampling(), item.key, turn=turn) for turn in turns)
+        missing = [one for ask in asks if isinstance(one := find(item, ask), Failure)]
+        n_items, n_found = n_items + 1, n_found + len(turns) - len(missing)
+        failed += missing[:1]
+    if not n_found:
+        why = failed[0].message if failed else "the dataset has no items"
+        raise DatasetError(f"model {name!r}: no answer fits an item of {dataset.name}: {why}")
+    some = "" if n_items == len(dataset) else "the first "
+    lack = f"{len(failed):,} of {some}{n_items:,} items have no answer"
+    return f"{lack}, such as: {failed[0].message}" if failed else ""
 
 
 def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:

@@ -83,7 +83,7 @@ class Replay:
         self.identities: Mapping[str, Mapping[str, str]] = revision.get("identities") or {}
         items = self._items = StoredItems(frames)
         specs = self.recipe.models
-        given = open_given(specs, items)  # type: ignore[arg-type]
+        given = open_given(specs)
         keys = {name: identity_key(found) for name, found in self.identities.items()}
         parts = parts_of(self.recipe, allow_code=allow_code)
         finders = {name: find for name, (find, *_) in given.items()}

@@ -9,7 +9,7 @@ import numpy as np
 
 from orchestrator.ask import GenerateAsk, ScoreAsk
 from orchestrator.recipe.schema import Recipe
-from orchestrator.records import GIVEN, UNKNOWN_ID, Generation, IntArray, Scored
+from orchestrator.records import UNKNOWN_ID, Generation, IntArray, Scored
 
 _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}".encode()
 # Tokens that a model reads and writes, but that are no part of a text.
@@ -211,7 +211,7 @@ class Speller:
         spec = self._recipe.models.get(ask.model)
         kind = "" if spec is None else spec.backend
         if isinstance(made, Generation):
-            if made.finish_reason == GIVEN:
+            if spec is not None and spec.answers is not None:
                 return [_GIVEN]
             if made.logprobs is None:
                 config: Any = spec and spec.backend_config

@@ -150,7 +150,8 @@ class Adaptive:
     async def _follow(self, model: str, controller: Controller) -> None:
         while True:
             await asyncio.sleep(controller.look_after_s(self._now()))
-            if self._scheduler.backend(model) is None or self._core.is_down(model):
+            is_down = self._core.models[model].down_since is not None
+            if is_down or self._scheduler.backend(model) is None:
                 continue
             load = await self._loads.look(model) if controller.wants_figures else None
             if self._controllers.get(model) is not controller:

@@ -240,7 +240,7 @@ class Session(Listener):
 
     def has_answered(self, model: str) -> bool:
         """Return whether a request to a model was answered in this call."""
-        return self._core.has_answered(model)
+        return self._core.models[model].n_done > 0
 
     def quiet_s(self, model: str) -> float:
         """Return for how long a model has ended none of the requests that it has."""

@@ -5,11 +5,9 @@ import json
 import pytest
 
 import orchestrator
-from orchestrator.dataset import from_items
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.recipe.load import load
 from orchestrator.recipe.settings import GivenAnswers
-from orchestrator.records import Item, Message
 from orchestrator.runner.models.identity import open_given
 from orchestrator.runner.planning.prepare import prepare
 
@@ -132,6 +130,15 @@ def test_answers_that_fit_no_item_are_refused_before_anything_is_sent(recipe, tm
         prepared(path)
 
 
+def test_how_many_items_have_no_answer_is_said_before_anything_is_sent(recipe, tmp_path):
+    path = recipe()
+    rows = [{"key": "A", "text": "x"}, {"key": "b", "text": "y"}]
+    (tmp_path / "answers.jsonl").write_text(lines(rows), encoding="utf-8")
+    (said,) = prepared(path).read_as
+    assert "2 of 3 items have no answer, such as: " in said
+    assert "it has one to 'A', not to 'a'" in said
+
+
 def test_a_column_that_is_not_there_is_refused_before_anything_is_sent(recipe):
     with pytest.raises(DatasetError, match="has no 'z' for turn 1"):
         prepared(recipe(models=pair(second={"answers": {"field": "z"}})))
@@ -188,6 +195,5 @@ def test_a_budget_of_money_does_not_want_a_price_for_given_answers(recipe):
 
 def test_models_that_are_served_are_not_looked_for(recipe):
     spec = load(recipe()).models["new"]
-    items = from_items("x", [Item(key="a", messages=(Message("user", "q"),))])
-    assert open_given({"new": spec}, items) == {}
+    assert open_given({"new": spec}) == {}
     assert isinstance(load(recipe()).models["old"].answers, GivenAnswers)
