@@ -302,7 +302,7 @@ class _Reader:
             quoted = self._text[found.column - 1] in "\"'"
             if self._peek().text == "=" and self._peek().kind == "mark":
                 self._next()
-                self._check_option(name, measure, found, options)
+                self._check(name, measure, found, options)
                 given = self._next()
                 if given.kind not in ("name", "number"):
                     self._expected(f"a name for {found.text}", given)
@@ -323,7 +323,7 @@ class _Reader:
             if end.text == ")":
                 return names, options, run
 
-    def _check_option(
+    def _check(
         self, name: str, measure: Measure, found: Token, options: Mapping[str, Token]
     ) -> None:
         if found.text not in measure.options:

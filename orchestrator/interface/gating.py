@@ -204,7 +204,7 @@ class _Deciding:
         parts, ends = [], []
         for term in (one.left, other):
             side = self._side(term)
-            own = self._own(term)
+            own = self.own(term)
             rows = observations(side, own, clusters)
             ends.append(ends_of_values(side, own, rows))
             if between:
@@ -230,7 +230,7 @@ class _Deciding:
         found = paired_difference(right, left, codes(both[CLUSTER]), difference_ends(*ends))
         return _Found(found.estimate(self._level), counted(both))
 
-    def _own(self, term: Term) -> Term:
+    def own(self, term: Term) -> Term:
         """A term about the old run, with the names that models and judges have there."""
         side = self._side(term)
         if term.run == "new":
@@ -254,7 +254,7 @@ class _Deciding:
         side, error = self._side(one.left), 1.0 - self._level
         if not 0.0 < one.threshold < 1.0:
             return _nothing("a risk lies between 0 and 1")
-        rows, found = kept_verdicts(side.context, labelled_by(side, self._own(one.left)))
+        rows, found = kept_verdicts(side.context, labelled_by(side, self.own(one.left)))
         which, place, _ = most_kept(found, one.threshold, error)
         ends, best = [kept.bounds(error / len(found)) for kept in found], found[which]
         # It fails only if no share has a rate as low: a bound of the lowest is the lowest bound.
@@ -311,7 +311,7 @@ class _Deciding:
 
     def _place(self, term: Term, table: Table, sides: Sequence[Side], method: str) -> int | str:
         """The place of a model among the competitors; why it has none."""
-        own = self._own(term).names[0].text
+        own = self.own(term).names[0].text
         name = competitors(sides, method).get(self._side(term).label, {}).get(own, own)
         if name not in table.models:
             return f"{own} was not judged"
