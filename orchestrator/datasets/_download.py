@@ -35,6 +35,7 @@ _CHUNK: Final = 1024 * 1024
 MOST_BYTES = 8 << 30
 """Longer files are not fetched."""
 _ATTEMPTS: Final = 3
+_ORIGIN: Final = ".origin.json"
 STALL_S = 60.0
 """Seconds to wait for a reply or the next bytes."""
 PAUSE_S = 1.0
@@ -124,7 +125,9 @@ def verified(path: Path, sha256: str = "") -> Path:
 def origin_of(path: Path) -> Origin | None:
     """Return the record made when the file was fetched; None if it can't be read."""
     try:
-        return msgspec.json.decode(_origin_path(path).read_bytes(), type=Origin)
+        return msgspec.json.decode(
+            path.with_name(f"{path.name}{_ORIGIN}").read_bytes(), type=Origin
+        )
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -159,7 +162,7 @@ def _fetch(url: str, path: Path, sha256: str, token: str) -> None:
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         # The record first: a file without one would be trusted whatever it holds.
-        files.write(_origin_path(path), msgspec.json.encode(origin))
+        files.write(path.with_name(f"{path.name}{_ORIGIN}"), msgspec.json.encode(origin))
     held = f"; no checksum is published, so SHA-256 {found} is required from now on"
     _log.info("%s: %s in %s%s", url, numbers.size(n_bytes), path, "" if sha256 else held)
 
@@ -228,7 +231,3 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _origin_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.origin.json")

@@ -268,8 +268,7 @@ def readers(
         if name == SIDE_BY_SIDE:
             found[name] = lambda: [side_by_side(result)]
             continue
-        if name not in result.frames:
-            raise _unknown([*result.frames, SIDE_BY_SIDE], name, "frame")
+        _one(dict.fromkeys((*result.frames, SIDE_BY_SIDE)), name, "frame")
         columns = names_of(result.frames, name)
         found[name] = partial(slices_of, result.frames, name, columns, PART_ROWS)
     of_report = _made(result, wanted) if wanted.tables else {}
@@ -352,12 +351,8 @@ def _text(table: Table, name: str, form: TextFormat, result: Result) -> str:
 
 def _one(known: Mapping[str, _T], name: str, what: str) -> _T:
     if name not in known:
-        raise _unknown(known, name, what)
+        raise UsageError(f"no {what} {name!r} in this run{nearest(name, known)}")
     return known[name]
-
-
-def _unknown(known: Iterable[str], name: str, what: str) -> UsageError:
-    return UsageError(f"no {what} {name!r} in this run{nearest(name, known)}")
 
 
 def _free(name: str, taken: Container[str]) -> str:

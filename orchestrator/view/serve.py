@@ -136,6 +136,8 @@ class Guard:
         port = int(found[1] or _HTTP_PORT) if found is not None else 0
         if found is None or port > _MAX_PORT:
             return _refused(421, "unknown host name for this server")
+        # Cookies of all ports of a host are in one jar; several viewers may be forwarded to it.
+        cookie = f"orchestrator-view-{port}"
         path = scope["path"]
         is_writable = self._writes if path.startswith(LABELS) else _NOTES.fullmatch(path)
         is_write = bool(is_writable) and scope["method"] == "POST"
@@ -161,10 +163,10 @@ class Guard:
         if TOKEN in query and scope["method"] == "GET" and self._door.exchange(query[TOKEN]):
             response = self._forward(path)
             response.set_cookie(
-                _cookie(port), self._door.session, httponly=True, samesite="strict", path="/"
+                cookie, self._door.session, httponly=True, samesite="strict", path="/"
             )
             return response
-        held = cookie_parser(headers.get("cookie", "")).get(_cookie(port), "")
+        held = cookie_parser(headers.get("cookie", "")).get(cookie, "")
         if secrets.compare_digest(held.encode(), self._door.session.encode()):
             # A link that was used before, opened again by who used it.
             return self._forward(path) if TOKEN in query else None
@@ -177,11 +179,6 @@ class Guard:
         # A redirect of a visit that another site began would not carry the new cookie.
         head = f'<meta http-equiv="refresh" content="0;url={path}">'
         return HTMLResponse(_PAGE.format(head=head, text=f'<a href="{path}">Continue</a>'))
-
-
-def _cookie(port: int) -> str:
-    # Cookies of all ports of a host are in one jar; several viewers may be forwarded to it.
-    return f"orchestrator-view-{port}"
 
 
 def _refused(status: int, why: str) -> Response:
