@@ -26,7 +26,8 @@ from orchestrator.columns import decoded, schema_fault
 from orchestrator.disk.files import sync_folder
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError, on_disk_error
 from orchestrator.records import Failure
-from orchestrator.store import codec, interning, reading, schema, values
+from orchestrator.store import blobs, codec, interning, reading, schema, values
+from orchestrator.store.codec import Packed
 from orchestrator.store.connections import Tables
 from orchestrator.store.entries import (
     FRAMES,
@@ -41,7 +42,6 @@ from orchestrator.store.entries import (
     failure_entry,
     tally_of,
 )
-from orchestrator.store.lending import as_stored
 from orchestrator.store.lookup import Recent
 from orchestrator.store.values import decode_rows
 
@@ -344,12 +344,12 @@ def _checked(key: bytes, row: list[Any], names: dict[int, str]) -> OutcomeEntry 
     kind, model, server, cause, attempts, latency_s, at_ms, prompt_hash = stated
     try:
         outcome = codec.decode(head, arrays, key)
-        packed = as_stored(outcome, head, arrays, key)
+        packed = Packed(head, arrays)
         failure = None
         if isinstance(outcome, Failure):
             numbers = {text: number for number, text in names.items()}
             failure = failure_entry(numbers.__getitem__, key, names[model], outcome)
-        if {kind, model, cause} <= names.keys():
+        if {kind, model, cause} <= names.keys() and blobs.is_checked(head):
             return OutcomeEntry(
                 key, kind, model, server, cause, attempts, latency_s, at_ms, prompt_hash, packed,
                 None, tally_of(outcome, attempts, latency_s), failure,
