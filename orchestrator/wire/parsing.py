@@ -40,7 +40,10 @@ _HOLDING: Final = ("delta", "logprobs", "function")
 _ERROR_FIELDS: Final = ("error", "errors", "message", "detail", "msg", "base_resp")
 # How Azure and Gemini say that a prompt was filtered, beside no answer. Words (`rulings`) can't
 # tell: filters are named where it passed, too. A text that repeats it escapes its quotes.
-_FILTERED: Final = re.compile(rb'"filtered"\s*:\s*true|"block_?reason"\s*:\s*["1-9]', re.IGNORECASE)
+FILTERED: Final = re.compile(
+    rb'"(?:filtered|(?:in|out)put_sensitive)"\s*:\s*true|"block_?reason"\s*:\s*["1-9]',
+    re.IGNORECASE,
+)
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -66,6 +69,9 @@ class Usage(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     total_tokens: int | None = None
+    # As Anthropic's and Bedrock's gateways call the two.
+    input_tokens: int | None = None
+    output_tokens: int | None = None
     cached_tokens: int | None = None
     prompt_tokens_details: Details | None = None
     completion_tokens_details: Written | None = None
@@ -73,7 +79,7 @@ class Usage(msgspec.Struct, gc=False):
     @property
     def n_prompt(self) -> int:
         """Prompt tokens, 0 where not said."""
-        return count(self.prompt_tokens)
+        return count(self.prompt_tokens or self.input_tokens)
 
     @property
     def n_completion(self) -> int:
@@ -81,7 +87,8 @@ class Usage(msgspec.Struct, gc=False):
 
         Some providers bill the tokens of hidden reasoning beside these, and tell them by the total.
         """
-        said, total = count(self.completion_tokens), count(self.total_tokens)
+        said = count(self.completion_tokens or self.output_tokens)
+        total = count(self.total_tokens)
         return max(said, total - self.n_prompt) if said else said
 
     @property
@@ -331,7 +338,7 @@ def error_in(body: bytes, secret: str) -> Failure:
     if isinstance(parsed, dict) and any(map(parsed.get, _ERROR_FIELDS)):
         return failures.in_reply(parsed, secret)
     said = f"the reply has no answer: {_start(body, secret)}"
-    if _FILTERED.search(body):
+    if FILTERED.search(body):
         return Failure("moderation", said, permanent=True, status=200)
     return Failure("unparseable", said)
 

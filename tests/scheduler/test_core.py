@@ -465,6 +465,19 @@ def test_a_request_that_its_server_does_not_survive_ends_and_takes_no_other_with
         assert c.models["m"].dead is None
 
 
+@pytest.mark.parametrize("failure", GATEWAY)
+@pytest.mark.parametrize("poison", [{59}, {5, 25, 45, 55, 58}])
+def test_what_a_gateway_says_of_the_few_that_are_left_is_not_waited_for_as_long(failure, poison):
+    c = core(max_in_flight=64)
+    c.connected("m")
+    for position in range(60):
+        c.submit(request(position=position), 0.0)
+    sent, ends = ended(c, lambda at: failure if at in poison else generation("x"))
+    assert {at for at, end in ends.items() if isinstance(end, Failure)} == poison
+    assert c.models["m"].dead is None
+    assert max(sent.values()) <= 25
+
+
 def test_who_asks_to_wait_longer_than_anybody_does_is_not_waited_for():
     c = core()
     for position in range(3):
