@@ -213,10 +213,11 @@ def doubts(cells: Iterable[Cell]) -> list[str]:
     return list(dict.fromkeys(cell.why for cell in found if cell.why))
 
 
-def measured(estimate: Estimate) -> Measured:
-    """A statistic as a cell."""
+def measured(estimate: Estimate, *, with_n: bool = False) -> Measured:
+    """A statistic as a cell; `with_n` where what it rests on is not the same for a whole table."""
     value = None if math.isnan(estimate.value) else float(estimate.value)
-    return with_interval(value, estimate.interval, int(estimate.n), estimate.undefined)
+    n = int(estimate.n) if with_n else None
+    return with_interval(value, estimate.interval, n, estimate.undefined)
 
 
 def number_of(cell: Cell) -> float | None:

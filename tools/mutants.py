@@ -70,9 +70,8 @@ _LIBRARIES: Final = (
     *("pytest_asyncio", "rich.console", "rich.markdown", "scipy.stats", "uvloop", "yaml"),
 )
 _PASSED: Final = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-_HANGS: Final = ("-o", "timeout=60")
-# More than pytest gives a test that hangs.
-_HUNG_S: Final = 300.0
+# Of the time that pytest gives a test that hangs, what is waited for an answer.
+_PATIENCE: Final = 5
 # Of an import among the weights of words, which are at most 7.
 _IMPORTED: Final = 20.0
 _CHANGED: Final = (
@@ -270,10 +269,13 @@ class Bench:
     when its module was loaded, the fork loads the product anew.
     """
 
-    def __init__(self, tree: Path, limit_s: float, reached: Reached | None = None) -> None:
+    def __init__(
+        self, tree: Path, limit_s: float, reached: Reached | None = None, hang_s: float = 60.0
+    ) -> None:
         self.tree = tree
         self.tests = Tests(tree, reached)
         self.limit_s = limit_s
+        self.hang_s = hang_s
         self.left_out: set[str] = set()
         # A compiled file stands for its source of the same second and size: no two are alike.
         self._seconds = itertools.count(time.monotonic_ns() // 10**7)
@@ -346,7 +348,7 @@ class Bench:
             self._run(tests, left_s, writing, change)
         os.close(writing)
         with os.fdopen(reading) as said:
-            ready, *_ = select.select([said], [], [], _HUNG_S)
+            ready, *_ = select.select([said], [], [], _PATIENCE * self.hang_s)
             verdict, _, failed = (said.readline() if ready else "timeout").partition("\t")
         # What the tests have started is in the session of the child.
         with suppress(ProcessLookupError):
@@ -368,7 +370,8 @@ class Bench:
             if change is not None:
                 change()
             options = ("-x", "--assert=plain", f"--basetemp={self.tree.parent / 'scratch'}")
-            code = pytest.main([*options, *_HANGS, *FAST, *tests], plugins=[noticed])
+            hangs = ("-o", f"timeout={self.hang_s}")
+            code = pytest.main([*options, *hangs, *FAST, *tests], plugins=[noticed])
         finally:
             is_killed = noticed.test or not (noticed.is_over or code in _PASSED)
             os.write(to, f"{'killed' if is_killed else 'survived'}\t{noticed.test}\n".encode())
@@ -443,6 +446,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--n", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit-s", type=float, default=20, help="seconds of tests for a mutant")
+    parser.add_argument("--hang-s", type=float, default=60, help="seconds of a test that hangs")
     parser.add_argument(
         "--only", default="", help="part of the product, such as orchestrator/methods"
     )
@@ -460,7 +464,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = {one["name"]: one for one in map(json.loads, lines)}
     tree = copied(to)
     wanted = [m for m in drawn(tree, args.seed) if m.path.startswith(args.only)][: args.n]
-    bench = Bench(tree, args.limit_s, Reached(args.reached) if args.reached else None)
+    known_to_run = Reached(args.reached) if args.reached else None
+    bench = Bench(tree, args.limit_s, known_to_run, args.hang_s)
     for mutant in wanted:
         known = results.get(mutant.name)
         if known and (known["verdict"] == "killed" or known["limit_s"] >= args.limit_s):

@@ -27,7 +27,6 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.human_labels import read_human_labels, skipped_rows
 from orchestrator.ranking.labelled import (
     Config,
@@ -121,8 +120,8 @@ def _estimates(rows: LabelledRows, context: Context) -> Table:
                 name,
                 _cell(both, rows, level),
                 _cell(alone, rows, level),
-                without_n(measured(_judge(data, rows, level))),
-                without_n(measured(clustered_mean(data.scores - data.labels, data.prompts, level))),
+                measured(_judge(data, rows, level)),
+                measured(clustered_mean(data.scores - data.labels, data.prompts, level)),
                 both.n_labels,
                 None if np.isnan(known) else round(known),
                 None if np.isnan(both.tuning) else both.tuning,

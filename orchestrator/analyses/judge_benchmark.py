@@ -31,7 +31,6 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.ranking.preferences import SOFT, decided
 from orchestrator.ranking.winners import Judged, JudgedWinner, judged_settings
@@ -289,7 +288,7 @@ def _share(credit: Floats, weights: Floats, prompts: NDArray[np.int64], context:
     # Weights of mean 1: an interval's effective number of prompts is not that of the scale.
     weight = weights[used] / weights[used].mean()
     found = share_over(credit[used], prompts[used], context.confidence_level, weight)
-    return without_n(measured(found))
+    return measured(found)
 
 
 def _subsets(judged: Sequence[_Judged], layout: Layout, context: Context) -> Table:

@@ -26,7 +26,6 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import (
     SOFT,
     Preferences,
@@ -192,7 +191,7 @@ def _members(jury: _Jury, context: Context) -> Table:
     for at, judge in enumerate(jury.judges):
         rest = decided(jury.without(at) - 0.5)[differ]
         own = decided(jury.soft[:, at] - 0.5)[differ]
-        agreed = without_n(measured(raw_agreement(own, rest, prompts, context.confidence_level)))
+        agreed = measured(raw_agreement(own, rest, prompts, context.confidence_level))
         lines.append(
             [
                 judge,

@@ -257,7 +257,7 @@ def _by_prompt(scores: Sequence[Score], context: Context) -> Iterator[Table]:
             kind="spearman", confidence_level=level,
         )  # fmt: skip
         counts = n_prompts(several.points), n_prompts(prompts)
-        rows.append([joined.name, measured(mean), counts[0], _cell(across), counts[1]])
+        rows.append([joined.name, measured(mean, with_n=True), counts[0], _cell(across), counts[1]])
     if rows:
         yield make_table(
             "meta_evaluation.prompts",

@@ -161,10 +161,6 @@ def padded(value: object, width: object = 80, *_: object, **__: object) -> int:
     return size_of(value) + _number(width) * (1 + str(value).count("\t"))
 
 
-def _indented(s: object, width: object = 4, *_: object, **__: object) -> int:
-    return size_of(s) + _number(width) * (1 + len(str(s).splitlines()))
-
-
 def _wrapped(s: object, *given: object, wrapstring: object = None, **_: object) -> int:
     # At the least one character a line; by position the line's end is the fourth.
     end = given[2] if len(given) > 2 else wrapstring
@@ -204,7 +200,9 @@ OF_OPERATORS: Final[Mapping[str, Callable[[Any, Any], int]]] = {
 OF_FILTERS: Final[Mapping[str, Callable[..., int]]] = {
     "replace": replaced,
     "center": padded,
-    "indent": _indented,
+    "indent": lambda s, width=4, *_, **__: (
+        size_of(s) + _number(width) * (1 + len(str(s).splitlines()))
+    ),
     "wordwrap": _wrapped,
     "batch": _batched,
     "slice": _batched,

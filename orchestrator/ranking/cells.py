@@ -22,6 +22,7 @@ from orchestrator.statistics.means import (
     paired_difference,
     share_over,
 )
+from orchestrator.statistics.results import Estimate
 from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured
 
 METHODS = (
@@ -99,11 +100,6 @@ def good_rows(rows: pl.DataFrame) -> pl.DataFrame:
     return rows if good.all() else rows.filter(good)
 
 
-def without_n(cell: Measured) -> Measured:
-    """The cell, where another place says what it rests on."""
-    return msgspec.structs.replace(cell, n=None, n_clusters=None)
-
-
 def n_prompts(rows: pl.DataFrame) -> Cell:
     """Return the number of prompts in the rows, with the number of clusters where there are any."""
     n_items, n_clusters = counted(rows)
@@ -152,7 +148,7 @@ def means_by_model(
             continue
         for (model,), group in groups(kept.with_columns(values[name]), "model"):
             good = good_rows(group)
-            mean = mean_of(good, pl.col(name), context.confidence_level)
+            mean = mean_of(good, pl.col(name), context.confidence_level, with_n=True)
             undefined = good[name].null_count()
             sign = {1: "+", -1: "-"}.get(better, "")
             line = [model, name, sign, mean, len(good) - undefined, undefined]
@@ -160,11 +156,13 @@ def means_by_model(
     return [line for of_model in lines.values() for line in of_model]
 
 
-def share_of(rows: pl.DataFrame, flag: pl.Expr, confidence_level: float) -> Measured:
+def share_of(
+    rows: pl.DataFrame, flag: pl.Expr, confidence_level: float, *, with_n: bool = False
+) -> Measured:
     """The mean of a flag, or of values in [0, 1], over rows; null is left out."""
     known = rows.select(*OVER, value=flag.cast(pl.Float64)).drop_nulls("value")
     found = share_over(known["value"].to_numpy(), prompts_of(known), confidence_level)
-    return _counted(measured(found), known)
+    return _counted(found, known, with_n)
 
 
 def mean_of(
@@ -172,16 +170,20 @@ def mean_of(
     value: pl.Expr,
     confidence_level: float,
     ends: tuple[float, float] | None = None,
+    *,
+    with_n: bool = False,
 ) -> Measured:
     """The mean of numbers over rows, which have known ends or not; null is left out."""
     known = rows.select(*OVER, value=value.cast(pl.Float64)).drop_nulls("value")
     found = clustered_mean(known["value"].to_numpy(), prompts_of(known), confidence_level, ends)
-    return _counted(measured(found), known)
+    return _counted(found, known, with_n)
 
 
-def _counted(cell: Measured, rows: pl.DataFrame) -> Measured:
+def _counted(found: Estimate, rows: pl.DataFrame, with_n: bool) -> Measured:  # noqa: FBT001
+    if not with_n:
+        return measured(found)
     n_items, n_clusters = counted(rows)
-    return msgspec.structs.replace(cell, n=n_items, n_clusters=n_clusters)
+    return msgspec.structs.replace(measured(found), n=n_items, n_clusters=n_clusters)
 
 
 def comparisons(
@@ -248,7 +250,7 @@ def _pairs(
         yield ModelPair(
             higher=models[higher],
             lower=models[lower],
-            difference=measured(decided.estimate),
+            difference=measured(decided.estimate, with_n=True),
             p_value=finite(decided.p_value),
             adjusted_p=finite(decided.adjusted_p),
             resolvable=decided.is_resolved,

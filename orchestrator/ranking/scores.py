@@ -26,7 +26,6 @@ from orchestrator.ranking.cells import (
     packed,
     plain_mean,
     share_of,
-    without_n,
 )
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
@@ -388,8 +387,8 @@ def _mean(
         return Measured(plain_mean(points[column]), why="rows without an item have no interval")
     # Probabilities that one of two models is better are in [0, 1], as flags are.
     if kind == pl.Boolean() or "model_a" in points.columns:
-        return share_of(points, pl.col(column), confidence_level)
-    return mean_of(points, pl.col(column), confidence_level)
+        return share_of(points, pl.col(column), confidence_level, with_n=True)
+    return mean_of(points, pl.col(column), confidence_level, with_n=True)
 
 
 class Estimates:
@@ -417,7 +416,7 @@ class Estimates:
                 context.resampling(),
             )
             missing = len(rows) - len(known)
-            lines.append([str(model), without_n(measured(found)), len(known), missing])
+            lines.append([str(model), measured(found), len(known), missing])
         columns = (
             Column("model"),
             Column(self._statistic.title, "number"),

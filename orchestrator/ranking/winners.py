@@ -271,9 +271,9 @@ def tables(found: Sequence[Calibrated]) -> list[Table]:
     overall: list[list[Cell]] = [
         [
             name,
-            measured(one.accuracy),
-            measured(one.overconfidence),
-            measured(one.brier),
+            measured(one.accuracy, with_n=True),
+            measured(one.overconfidence, with_n=True),
+            measured(one.brier, with_n=True),
             one.expected_error if one.n else None,
             one.n,
         ]
@@ -292,7 +292,7 @@ def tables(found: Sequence[Calibrated]) -> list[Table]:
             name,
             " to ".join(f"{end:.1f}" for end in part.bounds),
             part.confidence,
-            measured(part.accuracy),
+            measured(part.accuracy, with_n=True),
             part.n,
         ]
         for name, one, _ in found

@@ -78,7 +78,7 @@ class Field:
         if self.weights is None:
             return self.strengths
         means = self.parts.sum(axis=0) / max(float(self.weights.sum()), 1.0)
-        return np.where(self._played(), means, np.nan)
+        return np.where(self.played(), means, np.nan)
 
     def p_values(self, first: Ints, second: Ints) -> Floats:
         """Two-sided p-values of no difference, shape (P,); nan where there is no comparison.
@@ -115,7 +115,7 @@ class Field:
         """Bounds of natural-log strengths whose mean is 0, shape (R,) both; infinite is open.
 
         They are nan where no model has a finite strength. `models`, shape (R,), are indices of
-        models with a strength that is not nan; `error` is one minus the level of each interval.
+        models that `played`; `error` is one minus the level of each interval.
         """
         values = self._of_models(models)
         bounds = intervals(values.totals, values.sizes, error)
@@ -173,7 +173,7 @@ class Field:
         """Expected s_a - s_b of pairs with a difference around their midpoint, and its slope."""
         placed = np.where(np.isfinite(self.strengths), self.strengths, np.nan)
         middle = 0.5 * (placed[first] + placed[second])
-        others = np.tile(self._played(), (len(first), 1))
+        others = np.tile(self.played(), (len(first), 1))
         rows = np.arange(len(first))
         others[rows, first] = others[rows, second] = False
         n_others = others.sum(axis=1) + 1
@@ -191,7 +191,7 @@ class Field:
         """Expected mean preference for models that are stronger by `shift`, and its slope."""
         own = self.strengths[models]
         own = np.where(np.isfinite(own), own, 0.0)
-        others = np.tile(self._played(), (len(models), 1))
+        others = np.tile(self.played(), (len(models), 1))
         others[np.arange(len(models)), models] = False
         n_others = np.maximum(others.sum(axis=1), 1)
         apart = np.where(others, (own + shift)[:, None] - self.strengths, np.nan)
@@ -200,7 +200,7 @@ class Field:
         slope = np.where(others, share * (1.0 - share), 0.0).sum(axis=1)
         return value / n_others, slope / n_others
 
-    def _played(self) -> NDArray[np.bool_]:
+    def played(self) -> NDArray[np.bool_]:
         """Shape (M,): models of the field; where comparisons are missing, those that are placed."""
         if self.weights is None:
             return np.isfinite(self.strengths)

@@ -184,8 +184,7 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
 def _bounds(field: Field, n_prompts: Ints, level: float) -> tuple[Floats, Floats]:
     """Bounds of ratings, nan for models with too few prompts, or without a rating."""
     low, high = np.full(n_prompts.shape, np.nan), np.full(n_prompts.shape, np.nan)
-    is_known = np.isfinite(field.strengths) if field.weights is None else ~np.isnan(field.strengths)
-    known = np.flatnonzero(is_known & (n_prompts >= least_units(1.0 - level)))
+    known = np.flatnonzero(field.played() & (n_prompts >= least_units(1.0 - level)))
     low[known], high[known] = field.ratings(known, 1.0 - level)
     return to_elo(low), to_elo(high)
 

@@ -123,14 +123,15 @@ def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
             is_whole = (
                 not was_restored and not found.n_lost and counted == kept and found.is_sound()
             )
+        if is_whole:
+            return Salvaged(dict(kept), {}, 0, None)
+        aside = _put_in_place(path, target)
     finally:
+        # On a full disk, what is left of a new store takes room too.
         _remove(copy)
+        _remove(target)
     lost = {group: n - kept[group] for group, n in counted.items() if n > kept[group]}
     n_lost = sum(lost.values()) if counted else n_lost
-    if is_whole:
-        _remove(target)
-        return Salvaged(dict(kept), {}, 0, None)
-    aside = _put_in_place(path, target)
     return Salvaged(dict(kept), lost, n_lost, aside, values_lost)
 
 

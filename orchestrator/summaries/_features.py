@@ -28,7 +28,6 @@ from orchestrator.ranking.cells import (
     means_by_model,
     numbered,
     plain_mean,
-    without_n,
 )
 from orchestrator.ranking.scores import GOLD, align, basis_of
 from orchestrator.tables import measured
@@ -117,7 +116,7 @@ class GlassBoxSummary(Summary[glass_box.Config]):
             for one in aligned.names
             if one not in (gold, judged)
         }
-        lines: list[Any] = [[one, without_n(measured(r)), r.n_points] for one, r in found.items()]
+        lines: list[Any] = [[one, measured(r), r.n_points] for one, r in found.items()]
         lines.sort(key=lambda row: -(row[1].value if row[1].value is not None else -2.0))
         against = score_words(gold)
         title = f"Glass-box features against {'gold: ' if gold == GOLD else ''}{against}"

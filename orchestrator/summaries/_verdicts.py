@@ -33,7 +33,6 @@ from orchestrator.ranking.cells import (
     mean_of,
     n_prompts,
     share_of,
-    without_n,
 )
 from orchestrator.records import Floats
 from orchestrator.statistics.resampling import (
@@ -127,7 +126,7 @@ def _ratings(context: Context, title: str) -> Table:
             [
                 str(model),
                 str(judge),
-                without_n(mean_of(good, pl.col("rating"), level)),
+                mean_of(good, pl.col("rating"), level),
                 *(cell.value for cell in of_turn),
                 *([mean_of(good, pl.col("expected"), level).value] if read else []),
                 len(good),
@@ -154,7 +153,7 @@ def _categories(context: Context, title: str, good: pl.DataFrame) -> Table:
             str(judge),
             str(category),
             n_prompts(group),
-            without_n(mean_of(group, pl.col("rating"), level)),
+            mean_of(group, pl.col("rating"), level),
         ]
         for (model, judge, category), group in groups(
             good.sort("category", maintain_order=True), "model", "judge", "category"
@@ -194,7 +193,7 @@ def _models(context: Context, title: str) -> Table:
             [
                 str(model),
                 str(judge),
-                without_n(share_of(own, pl.col("credit"), level)),
+                share_of(own, pl.col("credit"), level),
                 *([preferred] if read else []),
                 *(n[result] for result in ("A", "tie", "B")),
                 share_of(own, pl.col("credit") == 1.0, level).value,
@@ -229,7 +228,7 @@ def _pairs(context: Context, title: str, good: pl.DataFrame) -> Table:
                 str(a),
                 str(b),
                 str(judge),
-                without_n(share_of(group, pl.col("winner") == "A", level)),
+                share_of(group, pl.col("winner") == "A", level),
                 share_of(group, pl.col("winner") == "tie", level).value,
                 share_of(group, pl.col("winner") == "B", level).value,
                 share_of(group, same, level).value,
@@ -364,4 +363,6 @@ def _weighted(halves: Sequence[Sequence[_Category]], confidence_level: float) ->
         errors[at] += weight * mean.errors
         sizes[at] += sums[:, 0]
     found = Jackknifed(value, errors)
-    return measured(found.estimate(JACKKNIFE, sizes, confidence_level, n_strata=len(groups)))
+    return measured(
+        found.estimate(JACKKNIFE, sizes, confidence_level, n_strata=len(groups)), with_n=True
+    )

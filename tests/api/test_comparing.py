@@ -93,6 +93,19 @@ def test_a_higher_confidence_level_is_wider(runs):
         orchestrator.compare(*runs, confidence_level=1.0)
 
 
+@pytest.mark.parametrize("by", ["run", "model"])
+def test_a_line_marks_zero_where_differences_are_drawn_and_nowhere_else(runs, tmp_path, by):
+    found = orchestrator.compare(*runs, by=by)
+    drawn = [
+        next((column.name for column, cell in zip(table.columns, row, strict=True)
+              if isinstance(cell, Measured)), "")
+        for table in found.tables for row in table.rows[:1]
+    ]  # fmt: skip
+    assert {"difference", "rating"} <= {*drawn}
+    page = found.to_html(tmp_path / "c.html").read_text(encoding="utf-8")
+    assert page.count('[{"at":0.0}]') == drawn.count("difference")
+
+
 def test_the_forms_say_the_same(runs, tmp_path):
     found = orchestrator.compare(*runs)
     row = found.to_frame().row(0, named=True)

@@ -224,6 +224,22 @@ def test_a_signal_while_the_reader_starts_ends_it(here, monkeypatch, number):
     assert reader.returncode is not None
 
 
+@pytest.mark.parametrize("code", [0, 1, 3, -signal.SIGKILL, -signal.SIGXCPU, -signal.SIGSEGV])
+def test_the_end_of_the_reader_is_that_of_the_command_and_a_kill_is_explained(
+    command, here, monkeypatch, code
+):
+    class Ending(subprocess.Popen[bytes]):
+        def __init__(self, _, **options):
+            end = f"os.kill(os.getpid(), {-code})" if code < 0 else f"os._exit({code})"
+            super().__init__([sys.executable, "-S", "-c", f"import os; {end}"], **options)
+
+    hostile_run(here / "runs" / "other")
+    monkeypatch.setattr(subprocess, "Popen", Ending)
+    found, out, err = command("report", "other", "--untrusted")
+    assert (found, out) == (code if code >= 0 else 1, "")
+    assert signal.Signals(-code).name in err if code < 0 else not err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_reader_that_does_not_answer(here, number):

@@ -149,6 +149,16 @@ def test_of_several_generators_one_is_chosen(file):
     assert text(file(*TWO, generator="B"), item()) == "b"
 
 
+@pytest.mark.parametrize("name", ["7", 7, 0, "a", None, True, 1.5, [7], {"a": 7}], ids=repr)
+def test_a_generator_is_a_text_or_a_whole_number(file, name):
+    rows = ({"key": "1", "text": "a", "model": name}, TWO[1])
+    if isinstance(name, str | int) and name is not True:
+        assert text(file(*rows, generator=str(name)), item()) == "a"
+    else:
+        with pytest.raises(DatasetError, match=r"no answers by .*; there are '', 'B'"):
+            file(*rows, generator=str(name))
+
+
 def test_several_generators_and_none_chosen_is_an_error_that_lists_them(file):
     with pytest.raises(DatasetError, match="answers by 'A', 'B'; choose one with 'generator'"):
         file(*TWO)

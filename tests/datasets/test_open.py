@@ -1,3 +1,5 @@
+import json
+
 import msgspec
 import polars as pl
 import pytest
@@ -6,6 +8,7 @@ from orchestrator import contracts, plugins
 from orchestrator.ask import item_digest
 from orchestrator.commands.listing import listed
 from orchestrator.dataset import DatasetKind
+from orchestrator.dataset.shapes import CHATS
 from orchestrator.errors import DatasetError
 from orchestrator.plugins import DATASETS
 from orchestrator.recipe.schema import PluginRef
@@ -344,3 +347,15 @@ def test_a_file_that_is_not_what_its_name_says_is_told(tmp_path, suffix, content
     path = tmp_path / f"items.{suffix}"
     path.write_bytes(content)
     assert said in message_of(path)
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize("column", CHATS)
+def test_a_column_of_conversations_is_said_unless_it_is_named_or_usual(tmp_path, column, is_named):
+    turns = [{"role": "user", "content": "Why?"}]
+    (tmp_path / "d.jsonl").write_text(json.dumps({"id": "a", column: turns}) + "\n")
+    settings = {"fields": {"messages": column}} if is_named else {}
+    said = opened(tmp_path / "d.jsonl", **settings).read_as
+    is_said = column != CHATS[0] and not is_named
+    assert said.endswith(f"read with conversations from {column!r}" if is_said else "")
+    assert bool(said) is is_said

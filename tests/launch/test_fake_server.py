@@ -1,6 +1,7 @@
 """The small fake server of users: pure, ranked by quality, and closed without its key."""
 
 import json
+import re
 
 import pytest
 
@@ -75,3 +76,34 @@ def test_only_health_is_answered_without_the_key():
     assert closed.reply("/v1/models", b"")[0] == 401
     assert closed.reply("/v1/models", b"", "Bearer sk-1")[0] == 200
     assert closed.reply("/health", b"")[0] == 200
+
+
+@pytest.mark.parametrize("first_is_better", [True, False])
+@pytest.mark.parametrize(
+    ("asked", "verdict"),
+    [
+        ("[[>]]", r"\[\[([<=>]+)\]\]"),
+        ("Judge: Compare two answers.", r"\[\[([<=>]+)\]\]"),
+        ("Rate both answers.", r"(\d+) (\d+)"),
+        ("rate each response", r"(\d+) (\d+)"),
+    ],
+)
+def test_a_judge_that_gives_reasons_ends_in_the_verdict_that_was_asked_for(
+    asked, verdict, first_is_better
+):
+    shown = [said(model) for model in (("weak", "strong"), ("strong", "weak"))[first_is_better]]
+    reply = said("judge", f"{asked}\n\nAnswer A: {shown[0]}\n\nAnswer B: {shown[1]}")
+    found = re.search(rf" {verdict}\Z", reply)
+    assert found is not None
+    first, second = (
+        (found[1].count(">"), found[1].count("<"))
+        if found.lastindex == 1
+        else (int(one) for one in found.groups())
+    )
+    assert (first > second) is first_is_better
+
+
+def test_a_judge_that_ranks_names_each_answer_once():
+    shown = "".join(f"[Start of Assistant {one}'s answer]" for one in "ABC")
+    reply = said("judge", f"Rank all assistants from best to worst.{shown}", max_tokens=200)
+    assert sorted(reply.splitlines()[-1].split(" > ")) == ["A", "B", "C"]

@@ -1,6 +1,8 @@
 import base64
 import json
 import re
+from collections import Counter
+from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
@@ -136,6 +138,18 @@ def test_templates_in_answers_are_not_filled_in(whole):
 def test_every_figure_says_its_n(figures):
     assert len(figures) >= 9
     assert [figure.key for figure in figures if not figure.basis.startswith("n = ")] == []
+
+
+@given(st.lists(st.sampled_from(["", "timeout", "too_long", "dead_server"]), min_size=1))
+def test_causes_of_missing_rows_stand_by_how_often_they_are(material, causes):
+    frame = pl.DataFrame(
+        {"method": "m", "item": "i", "cause": [one or None for one in causes]}
+        | {"status": ["failed" if one else "ok" for one in causes]}
+    )
+    (row,) = basis.coverage(replace(material, frames={"m": frame})).table.rows
+    counts = [int(one.rpartition(" ")[2]) for one in str(row[-1]).split(", ")] if row[3] else []
+    assert counts == sorted(Counter(filter(None, causes)).values(), reverse=True)
+    assert sum(counts) == row[3]
 
 
 def test_every_figure_has_its_numbers_as_a_table(figures):

@@ -1,6 +1,7 @@
 """A damaged store is replaced by what can be read of it; nothing false is kept."""
 
 import random
+import resource
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -182,3 +183,22 @@ def test_an_empty_store_is_named_by_its_own_path(tmp_path):
     (tmp_path / "store.sqlite").touch()
     with pytest.raises(StoreError, match=r"store\.sqlite is empty: no run has been started there"):
         salvage(tmp_path / "store.sqlite")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_without_room_for_another_file_it_says_so_and_the_store_stays(
+    path: Path, share: float
+) -> None:
+    fill(path)
+    change(path, path.stat().st_size - PAGE, b"\xff" * PAGE)
+    before = path.read_bytes()
+    bound = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(share * len(before)), bound[1]))
+    try:
+        with pytest.raises(StoreError, match=r"cannot be written|the disk is full"):
+            salvage(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, bound)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert salvage(path).damaged is not None

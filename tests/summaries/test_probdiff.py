@@ -1,9 +1,12 @@
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import probdiff
+from orchestrator.summaries.probdiff import _gaps
 from tests.summaries.told import summarise
 from tests.tables import lines
 
@@ -193,3 +196,17 @@ def test_a_warmer_rewriting_is_not_called_colder(tables):
     drawn = {"answer": {"temperature": 0}, "revision": {"temperature": 0.5}}
     (note,) = temperature_notes(tables(rows, **drawn)["probdiff"])
     assert note.endswith("the higher temperature alone lowers d")
+
+
+@given(st.lists(st.sampled_from([None, -1.6, -0.5, -0.5, 0.0, 0.25, 3.0]), min_size=2, max_size=8))
+def test_each_changed_text_is_in_a_bar_that_can_be_seen(values):
+    """None is an unchanged text, whose d is 0."""
+    rows = [
+        row(f"{n}", "m", 0.0 if d is None else d, unchanged=d is None) for n, d in enumerate(values)
+    ]
+    figure = _gaps("probdiff", pl.DataFrame(rows, schema=SCHEMA))
+    bars = [] if figure.picture is None else figure.picture.rows
+    assert sum(one["value"] for one in bars) * len(values) == pytest.approx(
+        sum(d is not None for d in values)
+    )
+    assert all(one["x2"] > one["x"] for one in bars)

@@ -156,11 +156,9 @@ def test_what_tests_notice_is_killed_and_a_run_goes_on_where_it_stopped(tree):
 
 @pytest.mark.slow
 def test_a_test_that_never_ends_has_noticed(tree):
-    settings = tree / "pyproject.toml"
-    settings.write_text(f"{settings.read_text()}timeout = 5\n")
     path = tree / "orchestrator/methods/a.py"
     path.write_text("def held(x):\n    while x < 2:\n        x += 1\n    return x\n")
-    assert tried(tree)[0][3, "deleted statement"] == "killed"
+    assert tried(tree, "--hang-s", "5")[0][3, "deleted statement"] == "killed"
 
 
 @pytest.mark.slow

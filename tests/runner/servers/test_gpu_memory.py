@@ -1,5 +1,10 @@
+import sys
+from types import SimpleNamespace
+
+import pytest
+
 from orchestrator.placement import GIB
-from orchestrator.runner.servers.machine import wait_until_given_back
+from orchestrator.runner.servers.machine import find_gpus, free_gpu_bytes, wait_until_given_back
 
 
 class Driver:
@@ -42,3 +47,55 @@ async def test_memory_that_goes_up_and_up_is_not_waited_for_for_ever():
 
 async def test_gpus_that_go_away_end_the_wait():
     assert await waited(10, None) == 2
+
+
+class NvmlError(Exception):
+    """Of the driver."""
+
+
+class Nvml:
+    """NVIDIA's library for some GPUs with so much free; the call named `failing` fails."""
+
+    NVMLError = NvmlError
+
+    def __init__(self, *free, failing=""):
+        self.free = free
+        self.failing = failing
+        self.called = []
+
+    def __getattr__(self, name):
+        def call(handle=None):
+            self.called.append(name)
+            if name == self.failing:
+                raise NvmlError(name)
+            return {
+                "nvmlDeviceGetCount": len(self.free),
+                "nvmlDeviceGetHandleByIndex": handle,
+                "nvmlDeviceGetMemoryInfo": handle is not None
+                and SimpleNamespace(total=80 * GIB, free=self.free[handle]),
+                "nvmlDeviceGetName": f"gpu {handle}",
+                "nvmlDeviceGetUUID": f"GPU-{handle}",
+            }.get(name)
+
+        return call
+
+
+@pytest.mark.parametrize("free", [(), (7,), (7, 0, 5)])
+def test_gpus_are_counted_with_what_each_has_free(monkeypatch, free):
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(*free))
+    assert [(name, gpu.index, gpu.free) for name, gpu in find_gpus()] == [
+        (f"GPU-{n}", str(n), bytes_) for n, bytes_ in enumerate(free)
+    ]
+    assert free_gpu_bytes() == (sum(free) if free else None)
+
+
+def test_a_driver_that_fails_at_any_call_has_no_gpus_and_is_left(monkeypatch):
+    whole = Nvml(7, 5)
+    monkeypatch.setitem(sys.modules, "pynvml", whole)
+    find_gpus()
+    for name in {*whole.called} - {"nvmlShutdown"}:
+        failing = Nvml(7, 5, failing=name)
+        monkeypatch.setitem(sys.modules, "pynvml", failing)
+        assert (find_gpus(), free_gpu_bytes()) == ([], None)
+        is_begun = name != "nvmlInit"
+        assert failing.called.count("nvmlShutdown") == 2 * is_begun

@@ -137,9 +137,11 @@ async def test_what_is_in_flight_at_a_server_that_goes_is_asked_elsewhere(cause)
         async def close(self):
             gate.set()
 
-    both = replicas(Going("a"), Server("b"), fleet=fleet)
+    going = Going("a")
+    both = replicas(going, Server("b", gate=gate), fleet=fleet)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(both.generate(ASK, 0)) for _ in range(8)]
+    assert going.n == 4
     assert {task.result().text for task in tasks} == {"b"}
     assert both.take_broken() == set()
     assert fleet.counts == [1]

@@ -178,6 +178,8 @@ async def test_a_refusal_costs_only_whose_state_it_is(said, items, when):
         assert set(failed) <= met
         assert n_sent == N_ITEMS
     assert n_kept == (len(failed) if is_kept else 0)
+    told = next(one for one in session.progress({}).models if one.name == "a")
+    assert (told.done, told.failed) == (n_good, N_ITEMS - n_good)
 
     mended = Provider(said, lambda _: False, "")
     plan, session = call(store, {"a": mended, "b": Provider(said, lambda _: False, "")})
