@@ -69,9 +69,6 @@ class Usage(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     total_tokens: int | None = None
-    # As Anthropic's and Bedrock's gateways call the two.
-    input_tokens: int | None = None
-    output_tokens: int | None = None
     cached_tokens: int | None = None
     prompt_tokens_details: Details | None = None
     completion_tokens_details: Written | None = None
@@ -79,7 +76,7 @@ class Usage(msgspec.Struct, gc=False):
     @property
     def n_prompt(self) -> int:
         """Prompt tokens, 0 where not said."""
-        return count(self.prompt_tokens or self.input_tokens)
+        return count(self.prompt_tokens)
 
     @property
     def n_completion(self) -> int:
@@ -87,8 +84,7 @@ class Usage(msgspec.Struct, gc=False):
 
         Some providers bill the tokens of hidden reasoning beside these, and tell them by the total.
         """
-        said = count(self.completion_tokens or self.output_tokens)
-        total = count(self.total_tokens)
+        said, total = count(self.completion_tokens), count(self.total_tokens)
         return max(said, total - self.n_prompt) if said else said
 
     @property
