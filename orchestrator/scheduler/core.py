@@ -412,10 +412,6 @@ class Core:
         state.delayed, state.unsure = [], []
         return [self._settle_dead(state, request) for request in waiting]
 
-    def connected(self, model: str) -> None:
-        """Note that there is a connection to a model: where it goes away, it may come back."""
-        self.models[model].was_there = True
-
     def restarted(self, model: str, now: float) -> None:
         """Note that a model's server was started: from now on it counts as out of reach.
 
