@@ -44,7 +44,8 @@ from orchestrator.runner.models.records import Probes, needs_of, nominal_needs
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.connections import key_in
-from orchestrator.runner.servers.fleet import Fleet, Listener
+from orchestrator.runner.servers.failover import Listener
+from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import Kept, ServerRegistry

@@ -19,6 +19,7 @@ from orchestrator.numbers import UNDEFINED, counted, finite
 from orchestrator.ranking.cells import packed
 from orchestrator.ranking.scores import Score
 from orchestrator.report.text import safe_line
+from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.judgments import TIE
 from orchestrator.statistics.means import (
     Decided,
@@ -127,7 +128,7 @@ def contrasts(
             points["a"].to_numpy(),
             points["b"].to_numpy(),
             codes(points[CLUSTER]),
-            score.ends_of_differences,
+            difference_ends(score.ends, score.ends),
         )
         if found and np.array_equal(found[-1].found.sizes, difference.sizes):
             # Mostly each item counts once: one array does for all.

@@ -110,17 +110,11 @@ def agreement_table(
     )
 
 
-class JudgesAgreement:
-    """The table of the agreement of the judges of one method."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def summarise(self, context: Context) -> list[Table]:
-        """Return the table; [] where no two judges gave a verdict on one pair of answers."""
-        rows = verdict_rows(context, self._source)
-        table = agreement_table("judges.agreement", rows, context.confidence_level)
-        return [table] if table.rows else []
+def judges_agreement(source: Source, context: Context) -> list[Table]:
+    """Return the table of a method; [] where no two judges gave a verdict on one pair."""
+    rows = verdict_rows(context, source)
+    table = agreement_table("judges.agreement", rows, context.confidence_level)
+    return [table] if table.rows else []
 
 
 def _words(found: Estimate) -> str:

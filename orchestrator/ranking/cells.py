@@ -216,14 +216,26 @@ def comparisons(
         chosen = slice(None) if kept.all() else kept
         places = of_model[chosen] * np.int64(n_points)
         places += points[chosen]
-        n = len(models) * n_points
-        counts = np.bincount(places, minlength=n)
-        sums = np.bincount(places, values[chosen], minlength=n)
+        means = mean_by_place(values[chosen], places, len(models) * n_points)
         del places
-        means = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
         pairs = _pairs(models, means.reshape(-1, n_points), clusters, confidence_level, ends)
         found.append(Comparison(judge, confidence_level, tuple(pairs)))
     return tuple(found)
+
+
+def mean_by_place(values: Floats, places: Ints, n: int) -> Floats:
+    """Return the mean of the values at each place in [0, n), shape (n,); nan where there are none.
+
+    `values` and `places` have shape (m,); nan is left out.
+    """
+    known = ~np.isnan(values)
+    # A choice that keeps all would copy all.
+    if not known.all():
+        values, places = values[known], places[known]
+    counts = np.bincount(places, minlength=n)
+    sums = np.bincount(places, values, minlength=n)
+    means: Floats = np.divide(sums, counts, out=np.full(n, math.nan), where=counts > 0)
+    return means
 
 
 def _pairs(

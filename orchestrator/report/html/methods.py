@@ -208,7 +208,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
 
 
 def _lengths(aligned: Aligned, level: float) -> list[Figure]:
-    lengths = aligned.frame["length"].drop_nulls()
+    lengths = aligned.frame["length"].drop_nans()
     if lengths.n_unique() < 2:
         return []
     found = [(one, aligned.correlation(one, "length", level)) for one in aligned.names]
