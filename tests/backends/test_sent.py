@@ -373,7 +373,8 @@ async def listening(answer: bytes, tls: ssl.SSLContext | None = None):
     async with server:
         yield server.sockets[0].getsockname()[1]
         # The clients are closed by now, so that each of these ends.
-        await asyncio.gather(*tasks)
+        for task in tasks:
+            await task
 
 
 TRANSPORTS = [AiohttpTransport, OpenaiTransport]
