@@ -237,7 +237,10 @@ _TEXTS: Final = (pl.String, pl.Binary)
 
 
 def read(path: Path | Sequence[Path], columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Read a Parquet file, or several with the same columns, whole or some columns of it.
+    """Read a Parquet file, or several, whole or some columns of it.
+
+    A column that only some files have is null in the others; of two types of numbers it has the
+    wider.
 
     Raises:
         OSError: If a path is no regular file or can't be read.
@@ -248,7 +251,8 @@ def read(path: Path | Sequence[Path], columns: Sequence[str] | None = None) -> p
     files = _files(path)
     groups = [_row_groups(file, columns) for file in files]
     _refuse_more_than_is_allowed(files, sum(map(sum, groups)))
-    return _with_texts(files, pl.read_parquet(files, columns=wanted, glob=False))
+    frames = [pl.read_parquet(file, columns=wanted, glob=False) for file in files]
+    return _with_texts(files, pl.concat(frames, how="diagonal_relaxed"))
 
 
 def scan(path: Path | Sequence[Path]) -> pl.LazyFrame:
