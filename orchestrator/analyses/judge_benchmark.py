@@ -186,7 +186,7 @@ class JudgeBenchmarkAnalysis(Analysis[Config]):
         layout = _layout(self.config.layout, categories)
         if layout.rule == "best_of":
             judged = [one.by_prompt() for one in judged]
-        return [_sections(judged, layout, context), _subsets(judged, layout, context)]
+        return [_sections(judged, layout, context), _categories(judged, layout, context)]
 
 
 def _layout(name: LayoutName | None, categories: Sequence[str]) -> Layout:
@@ -292,7 +292,7 @@ def _share(credit: Floats, weights: Floats, prompts: NDArray[np.int64], context:
     return measured(found)
 
 
-def _subsets(judged: Sequence[_Judged], layout: Layout, context: Context) -> Table:
+def _categories(judged: Sequence[_Judged], layout: Layout, context: Context) -> Table:
     """Every category: accuracy by the preference, and what the two orders say."""
     columns = (
         Column("judge"),

@@ -354,7 +354,7 @@ class Statistic(Plugin[StatisticConfigT], ABC):
 class Summary(Plugin[_SettingsT], ABC):
     """Tables of a method's rows; its settings are those of the method.
 
-    It sends nothing: what it needs is in the frames.
+    It sends nothing: what it needs is in the frames. It is asked only where its method has rows.
 
     Attributes:
         reads: Columns of the rows that it is given; all where None. No others are read, so that the

@@ -179,10 +179,15 @@ def _opened(url: str, token: str) -> Iterator[http.client.HTTPResponse]:
     request = urllib.request.Request(  # noqa: S310 (the scheme was looked at)
         url, headers={"User-Agent": "selfeval-orchestrator", "Accept-Encoding": "identity"}
     )
+    # As for servers, `ALL_PROXY` counts and SOCKS proxies don't.
+    given = urllib.request.getproxies()
+    named = {scheme: given.get(scheme) or given.get("all", "") for scheme in _SCHEMES}
+    used = {scheme: one for scheme, one in named.items() if one and not one.startswith("socks")}
+    opener = urllib.request.build_opener(_Redirects, urllib.request.ProxyHandler(used))
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with _opener.open(request, timeout=STALL_S) as reply:
+        with opener.open(request, timeout=STALL_S) as reply:
             yield reply
     except urllib.error.HTTPError as error:
         error.close()
@@ -216,9 +221,6 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
                 f"{req.full_url}: redirects to an address that is not allowed: {scheme}"
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-_opener: Final = urllib.request.build_opener(_Redirects)
 
 
 @contextmanager

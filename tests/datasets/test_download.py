@@ -56,6 +56,18 @@ def test_where_a_file_came_from_is_recorded_beside_it(web, tmp_path):
     assert leftovers(path) == {"file.origin.json", "file.lock"}
 
 
+@pytest.mark.parametrize("proxy", ["ALL_PROXY", "all_proxy", "http_proxy"])
+def test_a_file_is_fetched_through_the_proxy_of_the_environment(web, tmp_path, monkeypatch, proxy):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(proxy, web.url)
+    place = "http://data.invalid/file"
+    web.files[place] = CONTENT
+    assert fetched(place, tmp_path / "a", SHA256).read_bytes() == CONTENT
+    monkeypatch.setenv(proxy, "socks5://127.0.0.1:1")
+    assert fetch(web, tmp_path / "b").read_bytes() == CONTENT
+
+
 def test_a_redirect_is_followed(web, tmp_path):
     web.redirects["/old"] = "/file"
     assert fetch(web, tmp_path / "file", place="/old").read_bytes() == CONTENT
