@@ -14,56 +14,33 @@ import numpy as np
 from pydantic import Field
 
 from backends._openai_compatible import ChatConfig, OpenaiCompatible
-from backends._tokens import AskServer, Cache, Contexts, Failed, Ids, Tokenizer, as_outcome, outcome
+from backends._tokens import (
+    Cache,
+    Contexts,
+    Failed,
+    Ids,
+    Tokenizer,
+    TokenizerRoutes,
+    as_outcome,
+    outcome,
+)
 from orchestrator.ask import ChooseAsk, ScoreAsk
 from orchestrator.records import (
     Choice,
     Failure,
     Label,
+    Messages,
     Scored,
     unsupported,
 )
 from orchestrator.wire import by_ids, replies
 from orchestrator.wire.by_ids import Cut, Forced, Path, Walk
-from orchestrator.wire.requests import NOTHING
 
 # Sets of labels in their contexts that are remembered; most judges have one.
 _MOST_REMEMBERED: Final = 256
 
 
 _SEPARATOR: Final = "7|7"
-
-
-class TokenizerRoutes:
-    """vLLM's `/tokenize` and `/detokenize`, which other servers have too.
-
-    Args:
-        ask: Sends requests.
-        model: The server's name for it.
-        template: Fields that its chat template depends on.
-    """
-
-    prefix: ClassVar[str] = ""
-    """Of the routes."""
-
-    def __init__(
-        self, ask: AskServer, model: str, template: Mapping[str, object] = NOTHING
-    ) -> None:
-        self._ask, self._model, self._template = ask, model, template
-
-    async def plain(self, text: str, *, special: bool) -> Ids:
-        """See `backends._tokens.Tokenizer`."""
-        return await self._ask(
-            f"{self.prefix}/tokenize",
-            lambda: by_ids.tokenize_text(self._model, text, special=special),
-            by_ids.token_ids,
-        )
-
-    async def text(self, ids: Ids) -> str:
-        """See `backends._tokens.Tokenizer`."""
-        return await self._ask(
-            f"{self.prefix}/detokenize", lambda: by_ids.detokenize(self._model, ids), by_ids.text
-        )
 
 
 class Separated:
@@ -193,6 +170,12 @@ class ByIds(OpenaiCompatible):
         if self._separated is None:
             self._separated = Separated(self._contexts.server)
         return await self._separated.spell(ids)
+
+    @as_outcome
+    async def rendered(self, messages: Messages) -> tuple[Ids, str]:
+        """See `orchestrator.backend.RendersChats`."""
+        ids = await self._contexts.prompt(messages)
+        return ids, await self._contexts.server.text(ids)
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """See `orchestrator.backend.Backend`."""

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from backends._tokens import NO_TEXT, known
+from backends._tokens import NO_TEXT, Ids, TokenizerRoutes, as_outcome, known, outcome
 from backends._transport import Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
@@ -181,6 +181,14 @@ class OpenaiCompatible:
             lambda: requests.choose_by_top(self._endpoint.model, ask, self._dialect),
             lambda body: labels.choice_from_top(body, ask.labels, self._endpoint.secret),
         )
+
+    @as_outcome
+    async def rendered(self, messages: Messages) -> tuple[Ids, str | None]:
+        """See `orchestrator.backend.RendersChats`; by vLLM's routes, which other servers have."""
+        routes = TokenizerRoutes(self._ask, self._endpoint.model, self._dialect.template)
+        ids = await routes.chat(self._dialect.taken(messages), opens=True, goes_on=False)
+        text = await outcome(routes.text(ids))
+        return ids, None if isinstance(text, Failure) else text
 
     async def provenance(self) -> Provenance | Failure:
         """Ask the server for its name and version; hosted endpoints say little."""

@@ -5,12 +5,14 @@ For servers that tokenise on request and take ids. What depends on the model alo
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from functools import wraps
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, ParamSpec, Protocol, TypeVar
 
 from orchestrator.ask import messages_digest
 from orchestrator.records import Failure, Message, Messages, unsupported
+from orchestrator.wire import by_ids
+from orchestrator.wire.requests import NOTHING
 from orchestrator.wire.spelling import Context, Continuation
 
 Ids = tuple[int, ...]
@@ -76,6 +78,47 @@ class Tokenizer(Protocol):
     async def ends_turn(self, ids: Ids, token: int) -> bool:
         """Return True if the model, after `ids`, ends its answer by this token."""
         ...
+
+
+class TokenizerRoutes:
+    """vLLM's `/tokenize` and `/detokenize`, which other servers have too.
+
+    Args:
+        ask: Sends requests.
+        model: The server's name for it.
+        template: Fields that its chat template depends on.
+    """
+
+    prefix: ClassVar[str] = ""
+    """Of the routes."""
+
+    def __init__(
+        self, ask: AskServer, model: str, template: Mapping[str, object] = NOTHING
+    ) -> None:
+        self._ask, self._model, self._template = ask, model, template
+
+    async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
+        """See `Tokenizer`."""
+        model, template = self._model, self._template
+
+        def body() -> bytes:
+            return by_ids.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
+
+        return await self._ask("/tokenize", body, by_ids.token_ids)
+
+    async def plain(self, text: str, *, special: bool) -> Ids:
+        """See `Tokenizer`."""
+        return await self._ask(
+            f"{self.prefix}/tokenize",
+            lambda: by_ids.tokenize_text(self._model, text, special=special),
+            by_ids.token_ids,
+        )
+
+    async def text(self, ids: Ids) -> str:
+        """See `Tokenizer`."""
+        return await self._ask(
+            f"{self.prefix}/detokenize", lambda: by_ids.detokenize(self._model, ids), by_ids.text
+        )
 
 
 class Cache(Generic[K, V]):

@@ -5,9 +5,9 @@ Its routes are described in `docs/embedded-server.md`.
 
 from collections.abc import Mapping, Sequence
 
-from backends._by_ids import Separated, TokenizerRoutes
+from backends._by_ids import Separated
 from backends._openai_compatible import Native, NativeKind
-from backends._tokens import as_outcome
+from backends._tokens import TokenizerRoutes, as_outcome
 
 
 class Connection(Native):

@@ -22,11 +22,11 @@ from safetensors.torch import load_file, save_file
 from launch import _weights
 from orchestrator import contracts
 from orchestrator.backend import Endpoint
-from orchestrator.probing import requests
 from orchestrator.probing.record import PROMPTS, TOKENS, Seen, compare, of_chat
 from orchestrator.probing.replies import chat
 from orchestrator.records import Message, Messages
 from orchestrator.runner.models.asking import Http
+from orchestrator.runner.models.probe import chat_request
 from orchestrator.serving import LaunchKind, ServedModel
 from orchestrator.wire.requests import messages_of
 
@@ -86,7 +86,7 @@ async def served(
 
 
 async def _one(http: Http, messages: Messages, **more: Any) -> Seen:  # noqa: ANN401 (any JSON)
-    body = requests.chat(MODEL, **{"messages": messages_of(messages), "max_tokens": TOKENS, **more})
+    body = chat_request(MODEL, **{"messages": messages_of(messages), "max_tokens": TOKENS, **more})
     return of_chat(chat(await http.post("/v1/chat/completions", body)))
 
 

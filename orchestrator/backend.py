@@ -25,6 +25,7 @@ from orchestrator.records import (
     Choice,
     Failure,
     Generation,
+    Messages,
     PairScores,
     Rewards,
     Scored,
@@ -365,6 +366,18 @@ class SpellsTokens(Protocol):
         """Return the bytes of tokens by id, as far as they are known; special ones by their names.
 
         Bytes that a server can't tell are those of U+FFFD.
+        """
+        ...
+
+
+@runtime_checkable
+class RendersChats(Protocol):
+    """An optional ability of a back-end whose server tokenises chats, which probes look at."""
+
+    async def rendered(self, messages: Messages) -> tuple[tuple[int, ...], str | None] | Failure:
+        """Return the ids of a prompt, the opening of the assistant's turn included, and its text.
+
+        The text is None where the server does not turn ids into text.
         """
         ...
 

@@ -12,9 +12,9 @@ from typing import Final, NoReturn
 from jinja2 import TemplateError, Undefined
 from pydantic import Field
 
-from backends._by_ids import ByIds, ByIdsConfig, Labels, TokenizerRoutes
+from backends._by_ids import ByIds, ByIdsConfig, Labels
 from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
-from backends._tokens import Contexts, Failed, Ids, as_outcome, known
+from backends._tokens import Contexts, Failed, Ids, TokenizerRoutes, as_outcome, known
 from backends._transport import Transport
 from backends.sglang import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk

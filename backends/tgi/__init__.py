@@ -96,6 +96,12 @@ class Connection(OpenaiCompatible):
         return {one: self._spelled[one] for one in ids if one in self._spelled}
 
     @as_outcome
+    async def rendered(self, messages: Messages) -> tuple[Ids, str]:
+        """See `orchestrator.backend.RendersChats`."""
+        found = await self._prompt(messages)
+        return found.ids, found.text
+
+    @as_outcome
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Backend`.
 

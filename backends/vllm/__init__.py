@@ -16,9 +16,17 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from backends._by_ids import ByIds, ByIdsConfig, TokenizerRoutes
+from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import TRIED, HttpKind, possible
-from backends._tokens import Contexts, Failed, Ids, as_outcome, known, outcome
+from backends._tokens import (
+    Contexts,
+    Failed,
+    Ids,
+    TokenizerRoutes,
+    as_outcome,
+    known,
+    outcome,
+)
 from backends._transport import Transport
 from backends.vllm import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
@@ -28,7 +36,8 @@ from orchestrator.backend import (
     Provenance,
     ServerLoad,
 )
-from orchestrator.records import Choice, Failure, Generation, Messages, Rewards, Scored, unsupported
+from orchestrator.records import Choice, Failure, Generation, Rewards, Scored, unsupported
+from orchestrator.records import Messages as Messages
 from orchestrator.wire import by_ids
 from orchestrator.wire.by_ids import Looked, Path, Walk
 from orchestrator.wire.requests import Dialect
@@ -292,15 +301,6 @@ class Kind(HttpKind[Config]):
 
 class Tokenizer(TokenizerRoutes):
     """The server's tokenizer; a `backends._tokens.Tokenizer`."""
-
-    async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
-        """See `backends._tokens.Tokenizer`."""
-        model, template = self._model, self._template
-
-        def body() -> bytes:
-            return wire.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
-
-        return await self._ask("/tokenize", body, by_ids.token_ids)
 
     async def spells_spaces(self) -> bool:
         """See `backends._tokens.Tokenizer`."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from orchestrator.records import Failure, Messages, TopLogprobs, unparseable, unsupported
+from orchestrator.records import Failure, TopLogprobs, unparseable, unsupported
 from orchestrator.wire._located import overfull_list
 from orchestrator.wire.answers import Alternative, Answer, Entry, gave_up
 from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, other_prompt, top_of
@@ -25,7 +25,7 @@ from orchestrator.wire.parsing import (
     logprob_array,
     no_logprobs,
 )
-from orchestrator.wire.requests import encode, messages_of
+from orchestrator.wire.requests import encode
 
 MOST_EXACT_IDS: Final = 128
 """Ids whose log-probabilities may be asked for in one request (`logprob_token_ids`)."""
@@ -53,27 +53,6 @@ _completion: Final = Decoder(_Completion)
 
 
 # -- requests --------------------------------------------------------------------------------------
-
-
-def tokenize_chat(
-    model: str, messages: Messages, template: Mapping[str, object], *, opens: bool, goes_on: bool
-) -> bytes:
-    """Body of `/tokenize` for a chat.
-
-    Args:
-        model: The server's name for it.
-        messages: The chat.
-        template: Fields that the chat template depends on.
-        opens: Whether the assistant's turn is opened.
-        goes_on: Whether the last message is left open.
-    """
-    return encode({
-        "model": model,
-        "messages": messages_of(messages),
-        "add_generation_prompt": opens,
-        "continue_final_message": goes_on,
-        **template,
-    })  # fmt: skip
 
 
 def score(model: str, ids: Path, top_logprobs: int) -> bytes:

@@ -15,7 +15,7 @@ from orchestrator.frames import columns_of
 from orchestrator.methods.probdiff import ProbDiff
 from orchestrator.numbers import finite
 from orchestrator.plugin import Cell, Context, Measured, Settings, Source, UsageError
-from orchestrator.ranking.cells import mean_of, order_words, share_of, without_n
+from orchestrator.ranking.cells import mean_of, order_words, share_of
 from orchestrator.ranking.human_labels import read_labels
 from orchestrator.ranking.scores import KEYS, Score, ScoreRef, score, source_of
 from orchestrator.records import Floats
@@ -46,11 +46,11 @@ def evaluators(
         columns = [ref.column] if ref.column is not None else list(source.scores)
         if with_confidence and ref.column is None:
             columns += source.method.derived
-        found += [_evaluator(context, source, column) for column in columns]
+        found += [_score(context, source, column) for column in columns]
     return found
 
 
-def _evaluator(context: Context, source: Source, column: str) -> Score:
+def _score(context: Context, source: Source, column: str) -> Score:
     if column not in source.method.derived or not isinstance(source.method, ProbDiff):
         return score(context, source, column)
     rows = context.rows_of(source, _READ)
@@ -73,8 +73,8 @@ def mean_cell(points: pl.DataFrame, confidence_level: float) -> Measured:
     """Return the mean of points, with the interval of a share where they are in [0, 1]."""
     known = points["value"].drop_nulls()
     if len(known) and known.is_between(0.0, 1.0).all():
-        return without_n(share_of(points, pl.col("value"), confidence_level))
-    return without_n(mean_of(points, pl.col("value"), confidence_level))
+        return share_of(points, pl.col("value"), confidence_level)
+    return mean_of(points, pl.col("value"), confidence_level)
 
 
 def level_means(means: Floats, values: pl.Series) -> Floats:
@@ -103,7 +103,7 @@ def compared_lines(found: Sequence[Compared]) -> list[list[Cell]]:
     """Return a line a comparison: its words, difference, p-value, and Holm's over all of them."""
     adjusted = holm_adjusted([comparison for *_, comparison in found])
     return [
-        [*words, without_n(measured(comparison)), finite(comparison.p_value), p]
+        [*words, measured(comparison), finite(comparison.p_value), p]
         for (*words, comparison), p in zip(found, adjusted, strict=True)
     ]
 

@@ -39,7 +39,6 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import PAIRWISE, POINTWISE, SCORES, WORDS, mass
 from orchestrator.ranking.winners import (
     Judged,
@@ -157,7 +156,7 @@ def _intervals(settings: Sequence[Judged], context: Context) -> Table:
             if credit.size:
                 share = measured(share_over(credit, prompts, level))
                 tied = float((credit == 0.5).mean())
-            lines.append([setting.name, WORDS[name], without_n(share), tied, len(credit)])
+            lines.append([setting.name, WORDS[name], share, tied, len(credit)])
     return make_table(
         "judge_accuracy.intervals",
         "Accuracy with its interval",
@@ -187,8 +186,8 @@ def _errors(settings: Sequence[Judged], context: Context) -> Table:
             of_mode = errors.get(_MODES.get(name, "mode"))
             change = None
             if of_mode is not None and not name.startswith("mode"):
-                change = without_n(measured(clustered_mean(error - of_mode, prompts, level)))
-            lines.append([setting.name, WORDS[name], without_n(mean), change, len(error)])
+                change = measured(clustered_mean(error - of_mode, prompts, level))
+            lines.append([setting.name, WORDS[name], mean, change, len(error)])
     notes = [
         "of the preference x in [-1, 1] for what is right, ((1 - x) / 2)²: 0 for a sure and right "
         "verdict, 0.25 for a tie, 1 for a sure and wrong one; intervals over prompts (jackknife, "
@@ -222,7 +221,7 @@ def _contrasts(settings: Sequence[Judged], context: Context) -> Table:
                 found.append((setting.name, WORDS[one], WORDS[two], comparison))
     against_mode = [one for one in found if one[2].startswith("mode")]
     note = _count("the mean is more accurate than the mode", against_mode, context)
-    return _comparisons(
+    return _compared(
         "judge_accuracy.contrasts", "Mean against mode, before against after", found, note
     )
 
@@ -246,7 +245,7 @@ def _categories(settings: Sequence[Judged], context: Context) -> list[Table]:
                     continue
                 first, second = (setting.known.credits(which)[mine] for which in (one, two))
                 found = compare_accuracies(first, second, prompts[mine], context.resampling())
-                means, gain = (found.first, found.second), without_n(measured(found))
+                means, gain = (found.first, found.second), measured(found)
                 how = WORDS[one].partition(", ")[2]
                 lines.append([name, setting.name, how, *map(finite, means), gain, int(mine.sum())])
     if not lines:
@@ -289,10 +288,10 @@ def _reasoning(settings: Sequence[Judged], context: Context) -> list[Table]:
         return []
     note = _count("without reasoning the mean is more accurate", by_mean, context)
     title = "Without reasoning against with it"
-    return [_comparisons("judge_accuracy.reasoning", title, found, note)]
+    return [_compared("judge_accuracy.reasoning", title, found, note)]
 
 
-def _comparisons(key: str, title: str, found: Sequence[Compared], note: list[str]) -> Table:
+def _compared(key: str, title: str, found: Sequence[Compared], note: list[str]) -> Table:
     notes = [
         *note,
         "difference: first accuracy minus second, on shared pairs; interval over prompts; p: "
@@ -344,16 +343,16 @@ def _settings(settings: Sequence[Judged], context: Context) -> Table:
         coverage = rows["coverage"].cast(pl.Float64).fill_null(np.nan).clip(0.0, 1.0).to_numpy()
         flips: Cell = Measured(None, why="no order is read")
         if trust is not None and trust.n_pairs:
-            flips = without_n(measured(trust.flips))
+            flips = measured(trust.flips)
         accuracy: Cell = Measured(None, why="not known")
         if len(one.known.truth):
             credit, of_known = one.known.credits(one.pairs.mean), one.known.pairs.prompts()
-            accuracy = without_n(measured(share_over(credit, of_known, level)))
+            accuracy = measured(share_over(credit, of_known, level))
         lines.append(
             [
                 one.name,
                 "" if trust is None else trust.verdict,
-                without_n(measured(share_over(coverage, prompts, level))),
+                measured(share_over(coverage, prompts, level)),
                 flips,
                 None if trust is None else trust.n_decided,
                 None if trust is None else trust.n_missing,
@@ -390,10 +389,10 @@ def _agreement(settings: Sequence[Judged], context: Context) -> Table:
         alike = (both["first"] == both["second"]).cast(pl.Float64).to_numpy()
         level = context.confidence_level
         decided = both["first"].to_numpy(), both["second"].to_numpy()
-        kappa = without_n(measured(cohen_kappa(*decided, codes(both[CLUSTER]), level)))
+        kappa = measured(cohen_kappa(*decided, codes(both[CLUSTER]), level))
         share: Cell = Measured(None, why="no pair in common")
         if len(both):
-            share = without_n(measured(share_over(alike, codes(both[CLUSTER]), level)))
+            share = measured(share_over(alike, codes(both[CLUSTER]), level))
         lines.append([one.name, two.name, share, kappa, len(both)])
     notes = ["decisions by the mean of both orders; settings can agree and both be wrong"]
     return make_table(

@@ -28,7 +28,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, n_prompts, prompts_of, share_of, without_n
+from orchestrator.ranking.cells import METHODS, n_prompts, prompts_of, share_of
 from orchestrator.ranking.human_labels import read_labels
 from orchestrator.statistics.agreement import (
     cohen_kappa,
@@ -97,7 +97,7 @@ class ConflictAnalysis(Analysis[Config]):
         # A judge of other rewritings, drawn by other settings, says nothing about these.
         same = pl.col("judged").is_null() | (pl.col("judged") == pl.col("rewriting"))
         both = labels.join(gaps, on=_KEYS, how="inner").filter(same).drop_nulls(["d", "label"])
-        return [_conflicts(context, labels, both), *_agreements(context, labels)]
+        return [_conflicts(context, labels, both), *_agreement(context, labels)]
 
 
 def _source(context: Context, name: str | None, kind: str) -> list[Source]:
@@ -158,7 +158,7 @@ def _conflicts(context: Context, labels: pl.DataFrame, both: pl.DataFrame) -> Ta
         ]
         for model, part in [*parts, *([("all", judged)] if len(parts) > 1 else [])]:
             counts = part.select(up=up.sum(), down=down.sum()).row(0)
-            degree = without_n(share_of(part, up | down, level))
+            degree = share_of(part, up | down, level)
             lines.append([str(rater), model, degree, *counts, len(part), n_prompts(part)])
     people = both.filter(pl.col("judged").is_null())
     if people["rater"].n_unique() > 1:
@@ -175,7 +175,7 @@ def _conflicts(context: Context, labels: pl.DataFrame, both: pl.DataFrame) -> Ta
     return make_table("conflict", title, _CONFLICTS, lines, notes=notes)
 
 
-def _agreements(context: Context, labels: pl.DataFrame) -> list[Table]:
+def _agreement(context: Context, labels: pl.DataFrame) -> list[Table]:
     """Tabulate kappas of every two who judged the same texts, and agreement of three or more."""
     wide = labels.drop_nulls("label").pivot(
         "rater", index=list(_KEYS), values="label", aggregate_function="first"
@@ -192,7 +192,7 @@ def _agreements(context: Context, labels: pl.DataFrame) -> list[Table]:
         found = cohen_kappa(given[one], given[two], prompts, level)
         kappas[one, two] = found.value
         n = int((~np.isnan(given[one]) & ~np.isnan(given[two])).sum())
-        lines.append([f"{one}, {two}", "Cohen", without_n(measured(found)), n])
+        lines.append([f"{one}, {two}", "Cohen", measured(found), n])
     people = [str(name) for name in labels.filter(pl.col("judged").is_null())["rater"].unique()]
     if len(people) > 2:
         known = [k for pair, k in kappas.items() if set(pair) <= set(people) and not np.isnan(k)]
@@ -201,7 +201,7 @@ def _agreements(context: Context, labels: pl.DataFrame) -> list[Table]:
         counts = rater_counts(ratings, (-1.0, 0.0, 1.0))
         every = fleiss_kappa(counts, prompts, level)
         n_rated = int((counts.sum(axis=1) >= 2).sum())
-        lines.append(["people", "Fleiss", without_n(measured(every)), n_rated])
+        lines.append(["people", "Fleiss", measured(every), n_rated])
         alpha = krippendorff_alpha(ratings, prompts, level)
-        lines.append(["people", "Krippendorff's alpha", without_n(measured(alpha)), n_rated])
+        lines.append(["people", "Krippendorff's alpha", measured(alpha), n_rated])
     return [make_table("conflict.agreement", "Agreement of those who judged", _AGREEMENT, lines)]

@@ -22,7 +22,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, mean_of, without_n
+from orchestrator.ranking.cells import METHODS, mean_of
 from orchestrator.statistics.confidence import Confidence
 from orchestrator.summaries.probdiff import drawn_at, found_by_model
 from orchestrator.tables import measured
@@ -66,7 +66,7 @@ class ProbDiffAblationAnalysis(Analysis[Config]):
             for model, found in found_by_model(config, good, context.confidence_level).items():
                 confidences += [(source.name, model, one) for one in found]
                 part = good.filter(pl.col("model") == model)
-                mean = without_n(mean_of(part, pl.col("d"), context.confidence_level))
+                mean = mean_of(part, pl.col("d"), context.confidence_level)
                 unchanged = part.select(pl.col("unchanged").mean()).item()
                 lines += [
                     [
@@ -74,7 +74,7 @@ class ProbDiffAblationAnalysis(Analysis[Config]):
                         model,
                         mean,
                         one.delta,
-                        without_n(measured(one.published)),
+                        measured(one.published),
                         unchanged,
                     ]
                     for one in sorted(found, key=lambda one: -one.delta)
@@ -100,7 +100,7 @@ def _categories(lines: Sequence[tuple[str, str, Confidence]]) -> list[Table]:
     ordered = sorted(zip(lines, by_category, strict=True), key=lambda pair: -pair[0][2].delta)
     for (method, model, found), shares in ordered:
         cells = [found.published, found.macro, *map(shares.get, names)]
-        given = [None if one is None else without_n(measured(one)) for one in cells]
+        given = [None if one is None else measured(one) for one in cells]
         rows.append([found.delta, method, model, *given])
     notes = ["all (micro): over all texts, as published; all (macro): mean of the categories"]
     title = "Confidence in each category, by threshold"

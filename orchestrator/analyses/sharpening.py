@@ -37,7 +37,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import mean_of, without_n
+from orchestrator.ranking.cells import mean_of
 from orchestrator.ranking.winners import judging_sources
 from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
 from orchestrator.tables import measured
@@ -142,7 +142,7 @@ def _entropies(settings: Sequence[_Setting], context: Context) -> Table:
             [
                 name,
                 int(rows["labels"].max()),  # type: ignore[arg-type] # of whole numbers
-                without_n(mean_of(rows, pl.col("entropy"), context.confidence_level)),
+                mean_of(rows, pl.col("entropy"), context.confidence_level),
                 float((rows["entropy"].to_numpy() / most).mean()),
                 float(rows["top"].mean()),  # type: ignore[arg-type] # of floats
                 len(rows),
@@ -191,7 +191,7 @@ def _changes(settings: Sequence[_Setting], context: Context) -> list[Table]:
             reasoned,
             finite(comparison.second),
             finite(comparison.first),
-            without_n(measured(comparison)),
+            measured(comparison),
             finite(comparison.p_value),
             p,
             sharper,

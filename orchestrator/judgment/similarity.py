@@ -104,14 +104,3 @@ def peer_votes(
         judges = tuple(k for k in range(n) if k not in {first, second})
         found.append((first, second, judges, tuple(float(votes[k]) for k in judges)))
     return found
-
-
-def rescaled(scores: Floats, baseline: float) -> Floats:
-    """(s - b) / (1 - b): 0 for texts that have nothing to do with each other, as `bert-score`.
-
-    Raises:
-        StatisticsError: If the baseline is 1 or more.
-    """
-    if not baseline < 1.0:
-        raise StatisticsError(f"a baseline must be below 1, got {baseline}")
-    return (scores - baseline) / (1.0 - baseline)

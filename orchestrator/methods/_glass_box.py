@@ -115,21 +115,18 @@ def ensemble_values(kind: str, passes: Iterable[Observed]) -> Values:
     return {**found, f"{kind}_passes": len(means)}
 
 
-def calibrated_values(answer: Values, reference: Values, sent_prob_ref: float | None) -> Values:
+def calibrated_values(answer: Values, names: Iterable[str], reference: Observed) -> Values:
     """Each feature of the reference answer, less it, and less SentProb-Ref as printed."""
-    found: Values = {"reference_sent_prob": sent_prob_ref}
-    for name, own in reference.items():
+    logprobs = reference.logprobs
+    printed = None if logprobs is None else finite(features.sent_prob_ref(logprobs))
+    found: Values = {"reference_sent_prob": printed}
+    for name, own in values_of(names, reference).items():
         found[f"reference_{name}"], given = own, answer.get(name)
-        for form, less in (("calibrated", own), ("calibrated_printed", sent_prob_ref)):
+        for form, less in (("calibrated", own), ("calibrated_printed", printed)):
             found[f"{name}_{form}"] = None
             if given is not None and less is not None:
                 found[f"{name}_{form}"] = given - less
     return found
-
-
-def sent_prob_ref(seen: Observed) -> float | None:
-    """SentProb-Ref as printed."""
-    return None if seen.logprobs is None else finite(features.sent_prob_ref(seen.logprobs))
 
 
 AUGMENTABLE: Final = (*OF_TOKENS, *OF_VOCABULARY)

@@ -168,12 +168,13 @@ class GlassBox(OfAnswers[Config]):
         if not names or rows.is_empty() or not set(names) <= set(rows.columns):
             return rows
         read = {name: rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in names}
+        better = {name: orientation(name) for name in names}
         within = np.full(len(rows), np.nan)
         places = rows.select("model", "scorer").with_row_index("at")
         for _, group in places.group_by("model", "scorer"):
             at = group["at"].to_numpy()
-            within[at] = combo({name: of_all[at] for name, of_all in read.items()})
-        found = {"combo": combo(read), "combo_of_model": within}
+            within[at] = combo({name: of_all[at] for name, of_all in read.items()}, better)
+        found = {"combo": combo(read, better), "combo_of_model": within}
         return rows.with_columns(
             pl.Series(name, one, pl.Float64).fill_nan(None) for name, one in found.items()
         )
@@ -197,10 +198,7 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
         found |= {f"illustrated_{name}": value for name, value in shown.items()}
     if got["reference"]:
         reference = values.of_score(got["reference"][0])
-        printed = values.sent_prob_ref(reference)
-        found |= values.calibrated_values(
-            found, values.values_of(config.augmented, reference), printed
-        )
+        found |= values.calibrated_values(found, config.augmented, reference)
     if got["draws"]:
         passes = await _passes(unit, ask, [turn.messages] * len(got["draws"]), got["draws"])
         found |= values.ensemble_values("decoding", passes)

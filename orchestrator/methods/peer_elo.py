@@ -22,7 +22,7 @@ from pydantic import Field
 
 from orchestrator.contracts.settings import BertScoreSettings, Similarity, comparer_name
 from orchestrator.contracts.settings import comparers as named_comparers
-from orchestrator.judgment.similarity import f_beta_scores, peer_votes, rescaled
+from orchestrator.judgment.similarity import f_beta_scores, peer_votes
 from orchestrator.methods._drawing import (
     Drawing,
     OfAnswers,
@@ -162,7 +162,8 @@ def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Co
     can_judge = [bool(precision[k, k] > 0) for k in range(len(turn))]
     f1 = f_beta_scores(precision, recall, 1.0)
     if config.baseline is not None:
-        f1 = rescaled(f1, config.baseline)
+        # 0 for texts that have nothing to do with each other, as `bert-score` has it.
+        f1 = (f1 - config.baseline) / (1.0 - config.baseline)
     models = list(turn)
     shared = {
         "turn": next(iter(turn.values())).number,

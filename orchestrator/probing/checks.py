@@ -7,7 +7,6 @@ import datetime as dt
 import math
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -27,7 +26,6 @@ from orchestrator.probing.record import (
 )
 from orchestrator.probing.replies import Chat, HttpReply, chat, listed
 from orchestrator.records import Failure, Generation, Scored
-from orchestrator.wire.answers import ListedEntry
 from orchestrator.wire.rulings import most_in
 
 _Array = NDArray[np.float64]
@@ -41,12 +39,13 @@ _Array = NDArray[np.float64]
 _TAGS: Final = ("think", "thinking", "thought", "thoughts", "reasoning", "seed:think")
 OPENING: Final = (
     *(f"<{tag}>" for tag in _TAGS), "[THINK]", "◁think▷", "<|START_THINKING|>",
-    "<|begin_of_thought|>", "<|channel|>", "<unused94>thought",
+    "<|begin_of_thought|>", "<|channel|>", "<|channel>thought", "<unused94>thought",
+    "Here is my thought process:", "<|inner_prefix|>",
 )  # fmt: skip
 """Marks that begin a text of which the first part is thinking."""
 CLOSING: Final = (
     *(f"</{tag}>" for tag in _TAGS), "[/THINK]", "◁/think▷", "<|END_THINKING|>",
-    "<|end_of_thought|>", "<|channel|>", "assistantfinal",
+    "<|end_of_thought|>", "<|channel|>", "<channel|>", "assistantfinal", "<|inner_suffix|>",
 )  # fmt: skip
 """Marks that end it, wherever they stand: the prompt may have opened it."""
 REMEDY: Final = (
@@ -105,16 +104,7 @@ def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
     else:
         said = "token ids are not given: answers are scored by their text, tokenised anew"
         ids = Finding("token_ids", NO, WARNING, said)
-    return [*findings, ids, _drawn(position)]
-
-
-def _drawn(position: ListedEntry) -> Finding:
-    values = [one.logprob for one in position.top_logprobs if one.logprob is not None]
-    is_sorted = all(left >= right for left, right in pairwise(values))
-    first = [one.token for one in position.top_logprobs[:1]] == [position.token]
-    order = "best first" if is_sorted else "in no order"
-    said = f"alternatives are listed {order}{', the drawn token at the head' if first else ''}"
-    return Finding("order", "sorted" if is_sorted else "unsorted", GOOD, said)
+    return [*findings, ids]
 
 
 def cap(reply: HttpReply) -> Finding:
@@ -326,9 +316,6 @@ def _same(left: Chat | None, right: Chat | None) -> bool:
     return True
 
 
-NASTY: Final = "naïve 你好 👩‍🔬 e\u0301 a\r\nb\t<|im_end|> [[>>]]  end"
-"""Text that tokenizers often lose: emoji, combining marks, CRLF, spellings of special tokens."""
-
 _THINK: Final = re.compile(r"<(think|thinking|reasoning)>(.*?)(</\1>|\Z)", re.DOTALL)
 _TAIL: Final = 200
 _DATES: Final = ("%Y-%m-%d", "%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%Y/%m/%d",
@@ -393,15 +380,3 @@ def _date(text: str, today: dt.date) -> Finding:
         remedy = "a template with a fixed date, or a system prompt of your own"
         return Finding("date", YES, WARNING, said, remedy)
     return Finding("date", NO, GOOD, "the template writes no date of today")
-
-
-def round_trip(sent: str, back: str) -> Finding:
-    """Check that a text comes back from its ids."""
-    if back == sent:
-        return Finding("round_trip", "exact", GOOD, "a text comes back from its ids as it was")
-    if back.strip() == sent.strip():
-        said = "a text comes back from its ids but for space around it"
-        return Finding("round_trip", "space", GOOD, said)
-    said = f"a text of {len(sent)} odd characters comes back from its ids as another"
-    remedy = "answers are scored by ids, not by text; labels of plain letters are safe"
-    return Finding("round_trip", "other", WARNING, said, remedy)

@@ -125,10 +125,6 @@ UNKNOWN: Final = "unknown"
 YES: Final = "yes"
 NO: Final = "no"
 
-OTHER: Final = 1.0
-"""Two answers of one model to one question differ by less, in ln p of a likely token."""
-LIKELY: Final = -2.0
-"""Less likely tokens are not compared."""
 ALTERNATIVES: Final = 5
 """First tokens that are asked for."""
 
@@ -163,8 +159,6 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
         fingerprint: As it says.
         findings: In the order in which they are shown.
         n_prompt: Tokens of the probe's question, as the server counts them; None where it does not.
-        named: Log-probabilities of the likeliest first tokens of the answer to it, by
-            `token_name`.
         seen: What the server answered to several prompts.
         noise: Mean absolute difference of those log-probabilities, asked alone and together, nats;
             None where that was not measured.
@@ -178,7 +172,6 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
     findings: tuple[Finding, ...] = ()
     n_prompt: int | None = None
-    named: dict[str, float] = {}
     seen: tuple[Seen, ...] = ()
     noise: float | None = None
     n_compared: int = 0
@@ -245,13 +238,4 @@ def differences(before: ProbeRecord, now: ProbeRecord) -> list[str]:
     counts = (before.n_prompt, now.n_prompt)
     if None not in counts and counts[0] != counts[1] and before.find("date").value != YES:
         found.append(f"the same question had {counts[0]} tokens, has {counts[1]}")
-    # Where few are listed, two that are almost as likely may take turns.
-    first, first_now = before.named, now.named
-    is_full = min(len(first), len(first_now)) >= ALTERNATIVES
-    for token in dict.fromkeys((*first, *first_now)):
-        was, is_now = first.get(token, -math.inf), first_now.get(token, -math.inf)
-        known = is_full or (token in first and token in first_now)
-        if known and max(was, is_now) > LIKELY and abs(was - is_now) > OTHER:
-            said = f"ln p of a token as the answer's first token was {was:.2f}, is {is_now:.2f}"
-            return [*found, said]
     return found

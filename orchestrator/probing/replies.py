@@ -10,7 +10,7 @@ import msgspec
 from orchestrator.records import Failure
 from orchestrator.wire import failures, replies
 from orchestrator.wire.answers import Alternative, Answer, Entry, ListedEntry
-from orchestrator.wire.parsing import MAX_COUNT, NO_USAGE, Decoder, Reply, loads, text_of
+from orchestrator.wire.parsing import NO_USAGE, Decoder, Reply, loads, text_of
 from orchestrator.wire.spelling import id_in
 
 # Below this a number stands for minus infinity: vLLM writes -9999.0, others float32's lowest.
@@ -103,15 +103,6 @@ def text_in(table: Mapping[str, object], field: str) -> str:
     """A field that is a text; empty for anything else, since that may be of any size and depth."""
     found = table.get(field)
     return text_of(found) if isinstance(found, str) else ""
-
-
-def ids_in(value: object) -> tuple[int, ...] | None:
-    """A list of ids; None for anything else."""
-    if not isinstance(value, list):
-        return None
-    if not all(type(one) is int and 0 <= one <= MAX_COUNT for one in value):
-        return None
-    return tuple(value)
 
 
 # Identification of the server behind an address, by the routes that answer.

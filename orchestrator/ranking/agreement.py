@@ -10,7 +10,6 @@ import polars as pl
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import is_judging
-from orchestrator.ranking.cells import without_n
 from orchestrator.ranking.preferences import decided, judged_rows, preferences
 from orchestrator.statistics.agreement import (
     METHOD,
@@ -89,14 +88,14 @@ def agreement_table(
         same = raw_agreement(given[one], given[two], prompts, confidence_level)
         kappa = cohen_kappa(given[one], given[two], prompts, confidence_level)
         alpha = krippendorff_alpha(both, prompts, confidence_level)
-        cells = [without_n(measured(found)) for found in (kappa, alpha)]
-        lines.append([one, two, n, measured(same), *cells])
+        cells = [measured(found) for found in (kappa, alpha)]
+        lines.append([one, two, n, measured(same, with_n=True), *cells])
     said = [_NOTE, *notes]
     if len(judges) > 2 and lines:
         ratings = np.stack([given[judge] for judge in judges], axis=1)
         n = int(((~np.isnan(ratings)).sum(axis=1) >= 2).sum())
         alpha = krippendorff_alpha(ratings, prompts, confidence_level)
-        lines.append([f"all {len(judges)}", "", n, None, None, without_n(measured(alpha))])
+        lines.append([f"all {len(judges)}", "", n, None, None, measured(alpha)])
         by_all = ratings[~np.isnan(ratings).any(axis=1)]
         of_all = prompts[~np.isnan(ratings).any(axis=1)]
         fleiss = fleiss_kappa(rater_counts(by_all, _DECISIONS), of_all, confidence_level)
@@ -111,17 +110,11 @@ def agreement_table(
     )
 
 
-class JudgesAgreement:
-    """The table of the agreement of the judges of one method."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def summarise(self, context: Context) -> list[Table]:
-        """Return the table; [] where no two judges gave a verdict on one pair of answers."""
-        rows = verdict_rows(context, self._source)
-        table = agreement_table("judges.agreement", rows, context.confidence_level)
-        return [table] if table.rows else []
+def judges_agreement(source: Source, context: Context) -> list[Table]:
+    """Return the table of a method; [] where no two judges gave a verdict on one pair."""
+    rows = verdict_rows(context, source)
+    table = agreement_table("judges.agreement", rows, context.confidence_level)
+    return [table] if table.rows else []
 
 
 def _words(found: Estimate) -> str:

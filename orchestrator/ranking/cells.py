@@ -22,6 +22,7 @@ from orchestrator.statistics.means import (
     paired_difference,
     share_over,
 )
+from orchestrator.statistics.results import Estimate
 from orchestrator.tables import Cell, Comparison, Measured, ModelPair, measured
 
 METHODS = (
@@ -44,7 +45,7 @@ def numbered(context: Context, columns: Sequence[str] | None, **made: pl.Expr) -
     sorted, joined and counted in a fraction of the time and memory of texts. `made` are further
     columns, which are made while rows are read: of lists and texts.
     """
-    rows = context.categories_of(context.own, columns, **made)
+    rows = context.rows_of(context.own, columns, as_categories=True, **made)
     if "item" not in rows.columns:
         return rows
     return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))
@@ -99,11 +100,6 @@ def good_rows(rows: pl.DataFrame) -> pl.DataFrame:
     return rows if good.all() else rows.filter(good)
 
 
-def without_n(cell: Measured) -> Measured:
-    """The cell, where another place says what it rests on."""
-    return msgspec.structs.replace(cell, n=None, n_clusters=None)
-
-
 def n_prompts(rows: pl.DataFrame) -> Cell:
     """Return the number of prompts in the rows, with the number of clusters where there are any."""
     n_items, n_clusters = counted(rows)
@@ -147,12 +143,12 @@ def means_by_model(
     kept = rows.select("model", "status", *OVER)
     lines: dict[str, list[list[Cell]]] = {}
     for name, better in oriented.items():
-        values = context.categories_of(context.own, [name])
+        values = context.rows_of(context.own, [name], as_categories=True)
         if name not in values.columns:
             continue
         for (model,), group in groups(kept.with_columns(values[name]), "model"):
             good = good_rows(group)
-            mean = mean_of(good, pl.col(name), context.confidence_level)
+            mean = mean_of(good, pl.col(name), context.confidence_level, with_n=True)
             undefined = good[name].null_count()
             sign = {1: "+", -1: "-"}.get(better, "")
             line = [model, name, sign, mean, len(good) - undefined, undefined]
@@ -160,11 +156,13 @@ def means_by_model(
     return [line for of_model in lines.values() for line in of_model]
 
 
-def share_of(rows: pl.DataFrame, flag: pl.Expr, confidence_level: float) -> Measured:
+def share_of(
+    rows: pl.DataFrame, flag: pl.Expr, confidence_level: float, *, with_n: bool = False
+) -> Measured:
     """The mean of a flag, or of values in [0, 1], over rows; null is left out."""
     known = rows.select(*OVER, value=flag.cast(pl.Float64)).drop_nulls("value")
     found = share_over(known["value"].to_numpy(), prompts_of(known), confidence_level)
-    return _counted(measured(found), known)
+    return _counted(found, known, with_n)
 
 
 def mean_of(
@@ -172,16 +170,20 @@ def mean_of(
     value: pl.Expr,
     confidence_level: float,
     ends: tuple[float, float] | None = None,
+    *,
+    with_n: bool = False,
 ) -> Measured:
     """The mean of numbers over rows, which have known ends or not; null is left out."""
     known = rows.select(*OVER, value=value.cast(pl.Float64)).drop_nulls("value")
     found = clustered_mean(known["value"].to_numpy(), prompts_of(known), confidence_level, ends)
-    return _counted(measured(found), known)
+    return _counted(found, known, with_n)
 
 
-def _counted(cell: Measured, rows: pl.DataFrame) -> Measured:
+def _counted(found: Estimate, rows: pl.DataFrame, with_n: bool) -> Measured:  # noqa: FBT001
+    if not with_n:
+        return measured(found)
     n_items, n_clusters = counted(rows)
-    return msgspec.structs.replace(cell, n=n_items, n_clusters=n_clusters)
+    return msgspec.structs.replace(measured(found), n=n_items, n_clusters=n_clusters)
 
 
 def comparisons(
@@ -214,14 +216,26 @@ def comparisons(
         chosen = slice(None) if kept.all() else kept
         places = of_model[chosen] * np.int64(n_points)
         places += points[chosen]
-        n = len(models) * n_points
-        counts = np.bincount(places, minlength=n)
-        sums = np.bincount(places, values[chosen], minlength=n)
+        means = mean_by_place(values[chosen], places, len(models) * n_points)
         del places
-        means = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
         pairs = _pairs(models, means.reshape(-1, n_points), clusters, confidence_level, ends)
         found.append(Comparison(judge, confidence_level, tuple(pairs)))
     return tuple(found)
+
+
+def mean_by_place(values: Floats, places: Ints, n: int) -> Floats:
+    """Return the mean of the values at each place in [0, n), shape (n,); nan where there are none.
+
+    `values` and `places` have shape (m,); nan is left out.
+    """
+    known = ~np.isnan(values)
+    # A choice that keeps all would copy all.
+    if not known.all():
+        values, places = values[known], places[known]
+    counts = np.bincount(places, minlength=n)
+    sums = np.bincount(places, values, minlength=n)
+    means: Floats = np.divide(sums, counts, out=np.full(n, math.nan), where=counts > 0)
+    return means
 
 
 def _pairs(
@@ -248,7 +262,7 @@ def _pairs(
         yield ModelPair(
             higher=models[higher],
             lower=models[lower],
-            difference=measured(decided.estimate),
+            difference=measured(decided.estimate, with_n=True),
             p_value=finite(decided.p_value),
             adjusted_p=finite(decided.adjusted_p),
             resolvable=decided.is_resolved,

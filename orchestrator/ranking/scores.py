@@ -1,9 +1,11 @@
 """Scores of a run's methods in one shape, side by side, their means, and statistics of columns."""
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from itertools import islice
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -21,16 +23,15 @@ from orchestrator.ranking.cells import (
     METHODS,
     comparisons,
     floats,
+    mean_by_place,
     mean_of,
     numbers_of,
     packed,
     plain_mean,
     share_of,
-    without_n,
 )
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import resampling
-from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.correlation import Correlation, correlate
 from orchestrator.statistics.resampling import JACKKNIFE, bootstrapped
 from orchestrator.tables import (
@@ -87,11 +88,6 @@ class Score(msgspec.Struct, frozen=True):
     is_pairwise: bool
     ends: tuple[float, float] | None = None
 
-    @property
-    def ends_of_differences(self) -> tuple[float, float] | None:
-        """Least and greatest difference of two values; None where that is not known."""
-        return difference_ends(self.ends, self.ends)
-
     def column(self, name: str) -> Floats:
         """Return a column of its points, shape (n,); nan where a value is missing."""
         return floats(self.points[name])
@@ -104,14 +100,11 @@ class Score(msgspec.Struct, frozen=True):
     def means(self) -> pl.DataFrame:
         """One value an item, turn and model: the mean over judges and opponents."""
         known = self.points.drop_nulls("value")
-        # Texts as keys would take three times the memory; cluster and category follow the item.
-        code = packed(known, KEYS)
-        values = known.select(code=code, value="value").with_row_index("place")
-        groups = values.group_by("code", maintain_order=True).agg(
-            pl.col("place").first(), pl.col("value").mean()
-        )
-        named = known.select("item", *OVER, "category", "turn", "model")[groups["place"]]
-        return named.with_columns(groups["value"])
+        first, (places,) = _by_appearance([known])
+        # Cluster and category follow the item.
+        named = known.select("item", *OVER, "category", "turn", "model")[first]
+        values = mean_by_place(known["value"].to_numpy(), places, first.size)
+        return named.with_columns(value=pl.Series(values))
 
 
 def source_of(context: Context, name: str) -> Source:
@@ -127,19 +120,33 @@ def source_of(context: Context, name: str) -> Source:
     raise UsageError(f"{context.name}: unknown method {name!r}; available: {names}")
 
 
-def score(context: Context, source: Source, column: str, *, as_categories: bool = False) -> Score:
+def score(
+    context: Context,
+    source: Source,
+    column: str,
+    *,
+    as_categories: bool = False,
+    only: Collection[str] = tuple(_SHAPE),
+) -> Score:
     """One column of a method's rows.
 
     With `as_categories` the points hold texts as categories, and no clusters: a fifth of the
-    memory.
+    memory. They have the columns of `only`.
 
     Raises:
         UsageError: If there is no such column of numbers.
     """
     there = names_of(context.frames, source.frame)
-    wanted = [one for one in (*_SHAPE, "model_a", "model_b") if one in there and one != column]
+    left_out = OVER if as_categories else ()
+    shape = {key: _SHAPE[key] for key in _SHAPE if key in only and key not in left_out}
+    is_pairwise = "model_a" in there
+    named = {"model": "model_a", "opponent": "model_b"} if is_pairwise else {}
+    asked = [key for key in shape if key not in named]
+    if named.keys() & shape.keys():
+        asked += named.values()
+    wanted = [one for one in asked if one in there and one != column]
     wanted.append(column)
-    rows = (context.categories_of if as_categories else context.rows_of)(source, wanted)
+    rows = context.rows_of(source, wanted, as_categories=as_categories)
     name = f"{source.name}.{column}"
     if column not in rows.columns or not _is_number(rows.schema[column]):
         rows = context.rows_of(source)
@@ -148,28 +155,24 @@ def score(context: Context, source: Source, column: str, *, as_categories: bool 
             f"{context.name}: {source.name!r} has no numeric column {column!r}; available: "
             f"{', '.join(numbers)}"
         )
-    shape = {key: kind for key, kind in _SHAPE.items() if not as_categories or key not in OVER}
     ends = (0.0, 1.0) if rows.schema[column] == pl.Boolean() else ends_of(source, column)
+    points = rows.with_columns(value=pl.col(column).cast(pl.Float64).fill_nan(None))
+    if is_pairwise:
+        ends = (0.0, 1.0)
+        first, second = (
+            points.rename(dict(zip(pair, ("model", "opponent"), strict=True)), strict=False)
+            for pair in (("model_a", "model_b"), ("model_b", "model_a"))
+        )
+        second = second.with_columns(value=1.0 - pl.col("value"))
+        points = pl.concat([first, second.select(first.columns)])
     text = pl.Categorical() if as_categories else pl.String()
-    rows = rows.with_columns(
-        value=pl.col(column).cast(pl.Float64).fill_nan(None),
-        **{
-            key: pl.lit(None, text if kind == pl.String() else kind)
-            for key, kind in shape.items()
-            if key not in (*rows.columns, "value")
-        },
-    ).with_columns(turn=pl.col("turn").fill_null(1))
-    orientation = source.scores.get(column, 1)
-    if "model_a" not in rows.columns:
-        points = rows.select(*shape)
-        return Score(name, orientation, points, is_pairwise=False, ends=ends)
-    sides = [
-        rows.with_columns(model=pl.col("model_a"), opponent=pl.col("model_b")).select(*shape),
-        rows.with_columns(
-            model=pl.col("model_b"), opponent=pl.col("model_a"), value=1.0 - pl.col("value")
-        ).select(*shape),
-    ]
-    return Score(name, orientation, pl.concat(sides), is_pairwise=True, ends=(0.0, 1.0))
+    points = points.with_columns(
+        pl.lit(None, text if kind == pl.String() else kind).alias(key)
+        for key, kind in shape.items()
+        if key not in points.columns
+    ).select(*shape)
+    points = points.with_columns(pl.col("^turn$").fill_null(1))
+    return Score(name, source.scores.get(column, 1), points, is_pairwise=is_pairwise, ends=ends)
 
 
 def ends_of(source: Source, column: str) -> tuple[float, float] | None:
@@ -195,7 +198,7 @@ class Aligned:
     """One row an answer, one column a score; more is better in all of them.
 
     Attributes:
-        frame: Columns item, turn, model, cluster, length (characters), and the scores.
+        frame: Columns cluster, prompt_key, length (characters), and the scores; nan where missing.
         names: The scores, main ones of each method first; `GOLD` last, if it is known and varies.
     """
 
@@ -205,8 +208,8 @@ class Aligned:
     def correlation(self, one: str, two: str, level: float) -> Correlation:
         """Spearman's, over all answers, with an interval over prompts."""
         return correlate(
-            floats(self.frame[one]),
-            floats(self.frame[two]),
+            self.frame[one].to_numpy(),
+            self.frame[two].to_numpy(),
             codes(self.frame[CLUSTER]),
             kind="spearman",
             confidence_level=level,
@@ -227,44 +230,73 @@ def align(
     answers = _answers(context)
     if needs_gold and (answers is None or answers[GOLD].n_unique() < 2):
         return None
-    frame = pl.DataFrame(schema=dict.fromkeys(KEYS, pl.Null))
-    names: list[str] = []
-    for source in context.sources:
-        columns = list(source.scores)[:_PER_METHOD] if wanted is None else wanted.get(source.name)
-        rows = pl.DataFrame()
-        for column in columns or ():
-            with contextlib.suppress(OrchestratorError):
-                found = score(context, source, column, as_categories=True)
-                values = found.points["value"] * found.orientation
-                rows = found.points.select(KEYS) if rows.is_empty() else rows
-                rows = rows.with_columns(values.alias(f"{source.name}.{column}"))
-        if rows.is_empty():
-            continue
-        rows = rows.group_by(KEYS, maintain_order=True).agg(pl.all().mean())
-        varying = [
-            one for one in rows.columns[len(KEYS) :] if rows[one].drop_nulls().n_unique() > 1
-        ]
-        varying = varying[: _MOST + (0 if wanted is None else 40) - len(names)]
-        rows = rows.select(*KEYS, *varying)
-        frame = _joined(frame, rows, "full") if names else rows
-        names += varying
-    if not names:
+    most = _MOST if wanted is None else _MOST + 40
+    if wanted is None:
+        wanted = {one.name: [*one.scores][:_PER_METHOD] for one in context.sources}
+    parts = [_scores_of(context, one, wanted.get(one.name, ())) for one in context.sources]
+    about = [keys for keys, scores in parts if scores]
+    if not about:
         return None
-    frame = frame.filter(pl.any_horizontal(pl.col(names).is_not_null()))
-    if answers is None:
-        frame = frame.with_columns(length=pl.lit(None, pl.Float64))
-    else:
-        frame = _joined(frame, answers, "left")
-        names += [GOLD] if frame[GOLD].drop_nulls().n_unique() > 1 else []
-    return Aligned(frame.with_columns(numbers_of(frame["item"], context.clusters)), names)
+    first, places = _by_appearance(about if answers is None else [*about, answers])
+    items = pl.concat(one["item"] for one in about)
+    n = first.size
+    frame: dict[str, Floats] = {}
+    for scores, at in zip(filter(None, (scores for _, scores in parts)), places, strict=False):
+        means = ((one, mean_by_place(values, at, n)) for one, values in scores.items())
+        frame |= islice((mean for mean in means if _varies(mean[1])), most - len(frame))
+    if not frame:
+        return None
+    is_scored = ~np.all([np.isnan(column) for column in frame.values()], axis=0)
+    lengths, right = np.full((2, n), math.nan)
+    if answers is not None:
+        # Of several answers the first is written last.
+        at = places[-1][::-1]
+        lengths[at], right[at] = floats(answers["length"])[::-1], floats(answers[GOLD])[::-1]
+    frame |= {GOLD: right} if _varies(right[is_scored]) else {}
+    over = numbers_of(items.gather(first[is_scored]), context.clusters)
+    shown = {name: column[is_scored] for name, column in (frame | {"length": lengths}).items()}
+    return Aligned(over.with_columns(pl.DataFrame(shown)), [*frame])
 
 
-def _joined(one: pl.DataFrame, other: pl.DataFrame, how: Literal["full", "left"]) -> pl.DataFrame:
-    return one.join(other, on=KEYS, how=how, coalesce=True, maintain_order="left_right")
+def _scores_of(
+    context: Context, source: Source, columns: Iterable[str]
+) -> tuple[pl.DataFrame, dict[str, Floats]]:
+    """Return the `KEYS` of the points of a method, and those of its scores that can be read."""
+    keys = pl.DataFrame()
+    found: dict[str, Floats] = {}
+    for column in columns:
+        only = ("value",) if found else (*KEYS, "value")
+        with contextlib.suppress(OrchestratorError):
+            one = score(context, source, column, as_categories=True, only=only)
+            keys = keys if found else one.points.select(KEYS)
+            found[one.name] = one.column("value") * one.orientation
+    return keys, found
+
+
+def _by_appearance(about: Sequence[pl.DataFrame]) -> tuple[Ints, list[Ints]]:
+    """Number the different `KEYS` of several frames as they appear.
+
+    Returns the first row of each, shape (n,), and the numbers of each frame's rows, in [0, n).
+    """
+    # Whole numbers stand for the texts: to group and join by them takes several times the memory.
+    code = codes(packed(pl.concat(one.select(KEYS) for one in about), KEYS))
+    first = np.empty(int(code.max(initial=-1)) + 1, np.int64)
+    # Of equal places the one written last remains.
+    first[code[::-1]] = np.arange(code.size)[::-1]
+    order = np.argsort(first)
+    number = np.empty_like(order)
+    number[order] = np.arange(order.size)
+    ends = np.cumsum([len(one) for one in about])
+    return first[order], np.split(number[code], ends[:-1])
+
+
+def _varies(values: Floats) -> bool:
+    known = values[~np.isnan(values)]
+    return bool((known != known[:1]).any())
 
 
 def _answers(context: Context) -> pl.DataFrame | None:
-    """Length and correctness of the answers; the first method's, where several drew some."""
+    """Length and correctness of the answers, the first method's first."""
     absent = {"turn": pl.lit(1, pl.Int64), "exact_match": pl.lit(None, pl.Boolean)}
     parts = []
     for frame, columns in answer_frames(context.frames).items():
@@ -274,9 +306,7 @@ def _answers(context: Context) -> pl.DataFrame | None:
             length = pl.col("text").str.len_chars().cast(pl.Float64).alias("length")
             gold = pl.col("exact_match").cast(pl.Float64).alias(GOLD)
             parts.append(good.select(*KEYS, length, gold).with_columns(CATEGORIES))
-    if not parts:
-        return None
-    return pl.concat(parts).unique(KEYS, keep="first", maintain_order=True)
+    return pl.concat(parts) if parts else None
 
 
 def basis_of(aligned: Aligned, level: float) -> str:
@@ -323,11 +353,14 @@ class ScoresSummary(Summary[MethodSettings]):
         sides = _sides(rows, source.scores)
         is_judged = "judge" in rows.columns and bool((rows["judge"] != "").any())
         keys = ["model", "judge"] if is_judged else ["model"]
+        # Probabilities that one of two models is better are in [0, 1], as flags are.
+        is_paired = "model_a" in rows.columns
+        shares = {one for one in source.scores if is_paired or rows.schema[one] == pl.Boolean()}
         lines: list[list[Cell]] = []
         for group, points in sides.group_by(keys, maintain_order=True):
             names = [str(name or "") for name in group]
             for column, orientation in source.scores.items():
-                mean = _mean(points, column, rows.schema[column], context.confidence_level)
+                mean = _mean(points, column, context.confidence_level, is_share=column in shares)
                 missing = points[column].null_count()
                 known = len(points) - missing
                 lines.append([*names, column, _BETTER[orientation], mean, known, missing])
@@ -339,7 +372,7 @@ class ScoresSummary(Summary[MethodSettings]):
             "missing: failed rows, and rows without a value",
             METHODS,
         ]
-        if "model_a" in rows.columns:
+        if is_paired:
             notes.append("a score of a pair is the probability that the model beats its opponent")
         table = "scores.judges" if is_judged else "scores"
         columns = (*map(Column, keys), *_NUMBERS)
@@ -348,22 +381,13 @@ class ScoresSummary(Summary[MethodSettings]):
             ((score, orientation),) = source.scores.items()
             # The first screen has no column `better`.
             basis = f"{basis} · {score}: {_BETTER[orientation]} is better"
-            compared = comparisons(
-                sides, pl.col(score), context.confidence_level, _ends(source, score, rows)
-            )
+            ends = (0.0, 1.0) if shares else ends_of(source, score)
+            compared = comparisons(sides, pl.col(score), context.confidence_level, ends)
         return [
             make_table(
                 table, "Mean scores", columns, lines, basis=basis, notes=notes, comparisons=compared
             )
         ]
-
-
-def _ends(source: Source, column: str, rows: pl.DataFrame) -> tuple[float, float] | None:
-    """Least and greatest value of a score, where they are known."""
-    # Probabilities that one of two models is better are in [0, 1], as flags are.
-    if rows.schema[column] == pl.Boolean() or "model_a" in rows.columns:
-        return 0.0, 1.0
-    return ends_of(source, column)
 
 
 def _sides(rows: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
@@ -381,50 +405,38 @@ def _sides(rows: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
     return pl.concat([first, second])
 
 
-def _mean(
-    points: pl.DataFrame, column: str, kind: pl.DataType, confidence_level: float
-) -> Measured:
+def _mean(points: pl.DataFrame, column: str, level: float, *, is_share: bool) -> Measured:
     if CLUSTER not in points.columns:
         return Measured(plain_mean(points[column]), why="rows without an item have no interval")
-    # Probabilities that one of two models is better are in [0, 1], as flags are.
-    if kind == pl.Boolean() or "model_a" in points.columns:
-        return share_of(points, pl.col(column), confidence_level)
-    return mean_of(points, pl.col(column), confidence_level)
+    return (share_of if is_share else mean_of)(points, pl.col(column), level, with_n=True)
 
 
-class Estimates:
-    """The table of one statistic."""
+def estimates(statistic: Statistic, context: Context) -> list[Table]:
+    """Return the table of one statistic, one line for each model of the method.
 
-    def __init__(self, statistic: Statistic) -> None:
-        self._statistic = statistic
-
-    def summarise(self, context: Context) -> list[Table]:
-        """Return one line for each model of the method.
-
-        Raises:
-            UsageError: If there is no such method, or no such column of numbers in its rows.
-        """
-        config = self._statistic.config
-        source = source_of(context, config.method)
-        points = score(context, source, config.column).points
-        lines: list[list[Cell]] = []
-        for (model,), rows in points.group_by("model", maintain_order=True):
-            known = rows.drop_nulls("value")
-            found = bootstrapped(
-                known["value"].to_numpy().astype(np.float64),
-                codes(known[CLUSTER]) if len(known) else np.zeros(0, np.int64),
-                self._statistic.of,
-                context.resampling(),
-            )
-            missing = len(rows) - len(known)
-            lines.append([str(model), without_n(measured(found)), len(known), missing])
-        columns = (
-            Column("model"),
-            Column(self._statistic.title, "number"),
-            Column("rows", "count"),
-            Column("missing", "count"),
+    Raises:
+        UsageError: If there is no such method, or no such column of numbers in its rows.
+    """
+    config = statistic.config
+    source = source_of(context, config.method)
+    points = score(context, source, config.column).points
+    lines: list[list[Cell]] = []
+    for (model,), rows in points.group_by("model", maintain_order=True):
+        known = rows.drop_nulls("value")
+        found = bootstrapped(
+            known["value"].to_numpy().astype(np.float64),
+            codes(known[CLUSTER]) if len(known) else np.zeros(0, np.int64),
+            statistic.of,
+            context.resampling(),
         )
-        title = f"{config.method}.{config.column}: {self._statistic.title}"
-        basis = prompt_words(points.filter(pl.col("value").is_not_null()))
-        notes = [f"interval: {resampling.METHOD}; missing: failed rows, and rows without a value"]
-        return [make_table(context.name, title, columns, lines, basis=basis, notes=notes)]
+        missing = len(rows) - len(known)
+        lines.append([str(model), measured(found), len(known), missing])
+    columns = (
+        Column("model"),
+        Column(statistic.title, "number"),
+        *table_columns("rows: count | missing: count"),
+    )
+    title = f"{config.method}.{config.column}: {statistic.title}"
+    basis = prompt_words(points.filter(pl.col("value").is_not_null()))
+    notes = [f"interval: {resampling.METHOD}; missing: failed rows, and rows without a value"]
+    return [make_table(context.name, title, columns, lines, basis=basis, notes=notes)]

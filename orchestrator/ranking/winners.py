@@ -218,8 +218,7 @@ def _by_labels(winner: Winner, pairs: pl.DataFrame) -> Floats:
             continue
         value = winner.values.get(label, label)
         side = SIDES.get(key_text(str(value).lower()))
-        value = value if side is None else {1.0: a, 0.5: TIE, 0.0: b}[side]
-        vote = _side(value, a, b, {})
+        vote = _side(value, a, b, {}) if side is None else 2 * side - 1
         for key, sign in (((item, a, b), 1.0), ((item, b, a), -1.0)):
             votes[key] = votes.get(key, 0.0) + sign * vote
     rows = pairs.select("item", "model_a", "model_b").iter_rows()
@@ -271,9 +270,9 @@ def tables(found: Sequence[Calibrated]) -> list[Table]:
     overall: list[list[Cell]] = [
         [
             name,
-            measured(one.accuracy),
-            measured(one.overconfidence),
-            measured(one.brier),
+            measured(one.accuracy, with_n=True),
+            measured(one.overconfidence, with_n=True),
+            measured(one.brier, with_n=True),
             one.expected_error if one.n else None,
             one.n,
         ]
@@ -292,7 +291,7 @@ def tables(found: Sequence[Calibrated]) -> list[Table]:
             name,
             " to ".join(f"{end:.1f}" for end in part.bounds),
             part.confidence,
-            measured(part.accuracy),
+            measured(part.accuracy, with_n=True),
             part.n,
         ]
         for name, one, _ in found

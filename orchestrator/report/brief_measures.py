@@ -7,7 +7,6 @@ from itertools import combinations
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.ranking.cells import without_n
 from orchestrator.report.questions import Check, Question, Standing, State, no_order_yet, of_judge
 from orchestrator.report.words import Name, Part, Phrase, Quote, names, pairs_apart, phrase
 from orchestrator.statistics.ranking import Pair
@@ -244,7 +243,7 @@ def _overlap(n_apart: int, n_pairs: int) -> Phrase:
 
 def _standing(column: Column, model: str, cell: Measured) -> Standing:
     text = cell_text(column, Measured(cell.value, why=""))
-    whole = cell_text(column, without_n(cell))
+    whole = cell_text(column, msgspec.structs.replace(cell, n=None, n_clusters=None))
     return Standing(
         model=model,
         value=numbers.finite(cell.value),

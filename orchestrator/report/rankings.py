@@ -7,7 +7,6 @@ from typing import Final
 import msgspec
 
 from orchestrator import figures, numbers
-from orchestrator.ranking.cells import without_n
 from orchestrator.report import words
 from orchestrator.report.words import neighbour_amount, rank_words, subject
 from orchestrator.statistics.bounded_mean import METHOD as SHARES
@@ -209,7 +208,7 @@ def position(rankings: Sequence[RankingAnalysis]) -> Table:
         if one.position is None:
             continue
         rows += [
-            [what, _who(one, judged), without_n(measured(estimate)), one.n_judged]
+            [what, _who(one, judged), measured(estimate), one.n_judged]
             for what, estimate in (
                 ("bias for the answer shown first", one.position.bias),
                 ("winner flips with the order", one.position.flip_rate),

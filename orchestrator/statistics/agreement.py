@@ -311,11 +311,8 @@ def _of_pair(sums: Floats, counts: Floats, level: float) -> OfPair:
     if not used.any():
         return "open"
 
-    def gap(total: Floats) -> Floats:
-        means = _means(total[:, :2], total[:, 2:])
-        return means[:, 0] - means[:, 1]
-
-    found = jackknife_sums(np.hstack([sums, counts])[used], gap)
+    parts = np.hstack([sums, counts])[used]
+    found = jackknife_sums(parts, lambda of: -np.diff(_means(of[:, :2], of[:, 2:]))[:, 0])
     if math.isnan(found.value):
         return "open"
     interval = found.estimate(ORDER_METHOD, counts[used].sum(axis=1), level).interval

@@ -197,10 +197,9 @@ class LengthControlled:
         win_rate: 100 times the mean prediction at no difference in length.
         standard_error: 100 sd (ddof 1) / sqrt(n) of the predictions, as published: it knows of the
             instructions' difficulties, not of the fit.
-        interval: Over prompts, in percent, with the fit made anew for each resample; None without
-            resampling.
+        interval: Over prompts, in percent, with the fit made anew for each resample.
         length: Coefficient of tanh(standardised length difference, baseline minus model).
-        difficulty: Coefficient of the instruction's difficulty; 0 without difficulties.
+        difficulty: Coefficient of the instruction's difficulty.
         model: Coefficient of the model itself.
         penalty: Chosen C.
         n: Judgments.
@@ -208,7 +207,7 @@ class LengthControlled:
 
     win_rate: float
     standard_error: float
-    interval: Interval | None
+    interval: Interval
     length: float
     difficulty: float
     model: float
@@ -250,18 +249,18 @@ def standardised_length(baseline: Floats, model: Floats) -> Floats:
 def length_controlled_win_rate(
     preferences: Floats,
     length: Floats,
-    difficulties: Floats | None = None,
+    difficulties: Floats,
     *,
-    gamed: Floats | None = None,
-    prompts: Ints | None = None,
-    resampling: Resampling | None = None,
+    gamed: Floats | None,
+    prompts: Ints,
+    resampling: Resampling,
 ) -> LengthControlled:
     """AlpacaEval 2's length-controlled win rate.
 
     P(model preferred) = sigmoid(model + length * tanh(length difference) + difficulty * d), with
     an L1 penalty on all three whose C is chosen by 5-fold cross-validated log-loss and the rows of
     `gamed` at weight 0.1, then predicted with no length difference. The published number needs
-    AlpacaEval's own difficulties and gamed rows; without them it is the same formula on less.
+    AlpacaEval's own difficulties and gamed rows; without these it is the same formula on less.
 
     Deviations from liblinear, by which the reference fits: soft labels are fitted as such (there,
     by two weighted rows: the same objective); the optimum is found to 1e-7 (there, to a tolerance
@@ -271,11 +270,11 @@ def length_controlled_win_rate(
     Args:
         preferences: Shape (n,), in [1, 2]; 0 is a draw, nan is left out.
         length: Shape (n,), of `standardised_length`, over all rows as published.
-        difficulties: Shape (n,), of the instructions; None leaves the term out.
+        difficulties: Shape (n,), of the instructions.
         gamed: Shape (3, n), of rows on which AlpacaEval's fit is held near the baseline, its own
             outputs made long or short: standardised length difference, difficulty, preference in
             [0, 1], as in `df_gamed.csv`; None leaves them out.
-        prompts: Shape (n,), any whole numbers: what is resampled; each row alone if left out.
+        prompts: Shape (n,), any whole numbers: what is resampled.
         resampling: Gives the interval, percentiles at its level; C stays as chosen.
 
     Raises:
@@ -285,8 +284,7 @@ def length_controlled_win_rate(
     known = ~np.isnan(won)
     if int(known.sum()) < N_FOLDS:
         raise StatisticsError(f"needs at least {N_FOLDS} judgments, got {int(known.sum())}")
-    hard = np.zeros(won.size) if difficulties is None else difficulties
-    own = _rows(length[known], hard[known], won[known], is_model=True)
+    own = _rows(length[known], difficulties[known], won[known], is_model=True)
     rows, n_gamed = own, 0
     if gamed is not None:
         extra, n_gamed = _rows(*gamed, is_model=False), gamed.shape[1]
@@ -297,15 +295,11 @@ def length_controlled_win_rate(
         )
     penalty = _chosen_penalty(rows)
     fitted = fit_penalised(rows, rows.weight[None], np.array([penalty]))[0]
-    predicted = scipy.special.expit(fitted[2] + fitted[1] * hard[known])
-    interval = None
-    if resampling is not None:
-        alone = np.arange(won.size) if prompts is None else prompts
-        interval = _interval(rows, n_gamed, (penalty, fitted), alone[known], resampling)
+    predicted = scipy.special.expit(fitted[2] + fitted[1] * difficulties[known])
     return LengthControlled(
         win_rate=100.0 * float(predicted.mean()),
         standard_error=_standard_error(predicted),
-        interval=interval,
+        interval=_interval(rows, n_gamed, (penalty, fitted), prompts[known], resampling),
         length=float(fitted[0]),
         difficulty=float(fitted[1]),
         model=float(fitted[2]),

@@ -119,16 +119,18 @@ def p_value(value: float, error: float, dof: float) -> float:
     return float(2.0 * scipy.special.stdtr(max(dof, 1.0), -abs(value) / error))
 
 
+POWER: Final = 0.8
+"""Share of samples that are to tell a difference from none, where units are counted."""
 MOST: Final = 100_000
 """Beyond this a number of units is no plan: a difference so small is not told from none."""
 
 
-def units_needed(difference: float, end: float, n: int, level: float, power: float = 0.8) -> int:
-    """Units of which a share `power` of samples would tell a mean difference like this one from 0.
+def units_needed(difference: float, end: float, n: int, level: float) -> int:
+    """Units of which `POWER` of the samples would tell a mean difference like this one from 0.
 
     By the normal approximation (Cohen 1988, section 2.4): an interval's end is z standard errors
     away, which shrink with the root of the number of units, and a sample's difference falls below
-    the true one by more than its quantile at `power` in all but that share. A difference that
+    the true one by more than its quantile at `POWER` in all but that share. A difference that
     was seen in few units is itself uncertain, and so is the number; `MOST` + 1 for more.
 
     Args:
@@ -136,11 +138,10 @@ def units_needed(difference: float, end: float, n: int, level: float, power: flo
         end: End of its interval that is nearer to 0 or beyond.
         n: Independent units that it was seen in.
         level: Confidence level of the interval.
-        power: Share of samples, in (0, 1).
     """
     z = NormalDist().inv_cdf(0.5 + 0.5 * level)
     error = abs(difference - end) / z
-    shrink = (z + NormalDist().inv_cdf(power)) * error
+    shrink = (z + NormalDist().inv_cdf(POWER)) * error
     if shrink > abs(difference) * math.sqrt(MOST / n):
         return MOST + 1
     return math.ceil(n * (shrink / difference) ** 2)

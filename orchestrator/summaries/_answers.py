@@ -26,7 +26,6 @@ from orchestrator.ranking.cells import (
     numbered,
     plain_mean,
     share_of,
-    without_n,
 )
 
 _ANSWERS = table_columns(
@@ -63,7 +62,7 @@ class AnswersSummary(Summary[MethodSettings]):
             good = good_rows(frame)
             right = None
             if good["exact_match"].count():
-                right = share_of(good, pl.col("exact_match"), context.confidence_level)
+                right = share_of(good, pl.col("exact_match"), context.confidence_level, with_n=True)
             rows.append(
                 [
                     str(model),
@@ -75,8 +74,6 @@ class AnswersSummary(Summary[MethodSettings]):
                     plain_mean(good["finish_reason"] == "length"),
                 ]
             )
-        if not rows:
-            return []
         notes = [
             "intervals: Gaffke's test of a bounded mean, clustered by prompt; log-probabilities "
             "are means over answers"
@@ -111,17 +108,15 @@ class ConsistencySummary(Summary[MethodSettings]):
     def summarise(self, context: Context) -> list[Table]:
         """One line a model and further answer, as in Table 1."""
         rows = context.rows
-        if rows.is_empty():
-            return []
         good, level = good_rows(rows), context.confidence_level
         lines: list[list[Cell]] = [
             [
                 str(model),
                 f"x, x{again}",
-                without_n(share_of(part, pl.col("exact_match"), level)),
-                without_n(share_of(part, pl.col("token_f1"), level)),
+                share_of(part, pl.col("exact_match"), level),
+                share_of(part, pl.col("token_f1"), level),
                 # Not a share: similarities of embeddings may be below 0.
-                without_n(mean_of(part, pl.col("similarity"), level)),
+                mean_of(part, pl.col("similarity"), level),
                 n_prompts(part),
             ]
             for (model, again), part in groups(good, "model", "again")
@@ -148,8 +143,6 @@ class SamplesSummary(Summary[MethodSettings]):
 
     def summarise(self, context: Context) -> list[Table]:
         """One line a model: level, variance within a question, repeated texts; then the curves."""
-        if context.rows.is_empty():
-            return []
         # Different texts to a question are told apart by their hashes.
         rows = numbered(context, _READS, text=pl.col("text").hash())
         good, level = good_rows(rows), context.confidence_level
@@ -162,8 +155,8 @@ class SamplesSummary(Summary[MethodSettings]):
             lines.append(
                 [
                     str(model),
-                    without_n(mean_of(group, pl.col("ell"), level)),
-                    without_n(mean_of(of_question, pl.col("variance"), level)),
+                    mean_of(group, pl.col("ell"), level),
+                    mean_of(of_question, pl.col("variance"), level),
                     group.select("item", "text").n_unique() / len(group),
                     share_of(group, pl.col("exact_match"), level).value,
                     len(group),

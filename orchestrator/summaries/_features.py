@@ -28,7 +28,6 @@ from orchestrator.ranking.cells import (
     means_by_model,
     numbered,
     plain_mean,
-    without_n,
 )
 from orchestrator.ranking.scores import GOLD, align, basis_of
 from orchestrator.tables import measured
@@ -78,8 +77,6 @@ class GlassBoxSummary(Summary[glass_box.Config]):
     def summarise(self, context: Context) -> list[Table]:
         """The features, then the answers that they were read off."""
         config = self.config
-        if context.rows.is_empty():
-            return []
         oriented = glass_box.GlassBox(config).scores
         bounds = [name for name in _BOUNDS if "bounds" in config.groups]
         if config.vocabulary_size is None:
@@ -117,7 +114,7 @@ class GlassBoxSummary(Summary[glass_box.Config]):
             for one in aligned.names
             if one not in (gold, judged)
         }
-        lines: list[Any] = [[one, without_n(measured(r)), r.n_points] for one, r in found.items()]
+        lines: list[Any] = [[one, measured(r), r.n_points] for one, r in found.items()]
         lines.sort(key=lambda row: -(row[1].value if row[1].value is not None else -2.0))
         against = score_words(gold)
         title = f"Glass-box features against {'gold: ' if gold == GOLD else ''}{against}"
@@ -147,14 +144,10 @@ class ConfidenceSummary(Summary[confidence.Config]):
 
     reads_alone = True
     reads = ("status",)
-    section = "Confidence"
-    section_order = 2
 
     def summarise(self, context: Context) -> list[Table]:
         """The measures, then the answers, lists and samples that they were read off."""
         config = self.config
-        if context.rows.is_empty():
-            return []
         more = ("n_short", "p_true_coverage", "n_meanings")
         rows = numbered(context, (*_READS, *more))
         measures = means_by_model(context, rows, confidence.Confidence(config).scores)

@@ -208,8 +208,8 @@ def _bias(context: Context, votes: Votes, families: list[str]) -> Table:
             [
                 name,
                 n_models,
-                measured(clustered_share(*own, context.confidence_level)),
-                measured(clustered_share(*foreign, context.confidence_level)),
+                measured(clustered_share(*own, context.confidence_level), with_n=True),
+                measured(clustered_share(*foreign, context.confidence_level), with_n=True),
                 _difference(np.column_stack((*own, *foreign)), context.confidence_level),
             ]
         )
@@ -234,7 +234,7 @@ def _difference(parts: Floats, confidence_level: float) -> Measured:
 
     found = jackknife_sums(parts, shares)
     sizes = parts[:, 1::2].sum(axis=1)
-    return measured(found.estimate(JACKKNIFE, sizes, confidence_level))
+    return measured(found.estimate(JACKKNIFE, sizes, confidence_level), with_n=True)
 
 
 def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
@@ -262,9 +262,8 @@ def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
     rows: list[list[Cell]] = []
     for words, chosen in (("of one family", kin & upper), ("of two families", ~kin & upper)):
         same, n = agree[:, chosen].sum(axis=1), both[:, chosen].sum(axis=1)
-        rows.append(
-            [words, measured(clustered_share(same, n, context.confidence_level)), int(n.sum())]
-        )
+        share = clustered_share(same, n, context.confidence_level)
+        rows.append([words, measured(share, with_n=True), int(n.sum())])
     notes = [
         "a tie counts as a vote; intervals: Gaffke's test of a bounded mean, clustered by prompt"
     ]

@@ -23,7 +23,6 @@ from orchestrator.ranking.cells import (
     mean_of,
     numbered,
     plain_mean,
-    without_n,
 )
 from orchestrator.ranking.preferences import (
     PAIRWISE,
@@ -62,16 +61,12 @@ class PointwiseRatingSummary(Summary[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
-        if context.rows.is_empty():
-            return []
         told = numbered(context, _READS)
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []
         for (judge, model), group in groups(told, "judge", "model"):
             names, good = [str(model), str(judge)], good_rows(group)
-            mean = without_n(
-                mean_of(good, pl.col("mean"), context.confidence_level, self.config.scale)
-            )
+            mean = mean_of(good, pl.col("mean"), context.confidence_level, self.config.scale)
             locations = [plain_mean(good[one]) for one in ("mode", "median", "first_percentile")]
             scores.append([*names, len(good), len(group) - len(good), mean, *locations])
             readings.append(
@@ -141,7 +136,7 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
                 model,
                 str(judge),
                 len(mine),
-                without_n(mean_of(mine, pl.col("score"), context.confidence_level)),
+                mean_of(mine, pl.col("score"), context.confidence_level),
                 mass(mine["coverage"]),
                 plain_mean(mine["coverage"] < UNRELIABLE_BELOW),
                 int(mine["n_silent"].sum()),

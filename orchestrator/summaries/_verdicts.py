@@ -33,7 +33,6 @@ from orchestrator.ranking.cells import (
     mean_of,
     n_prompts,
     share_of,
-    without_n,
 )
 from orchestrator.records import Floats
 from orchestrator.statistics.resampling import (
@@ -88,19 +87,18 @@ class VerdictsSummary(Summary[HarnessSettings]):
     def summarise(self, context: Context) -> list[Table]:
         """Return ratings, or wins and pairs."""
         title, notes = _TITLES.get(context.own.kind, (context.name, ()))
-        tables = winner_tables if self.config.pairwise else rating_tables
-        return [
-            msgspec.structs.replace(table, notes=(*notes, *table.notes))
-            for table in tables(context, title)
-        ]
+        if self.config.pairwise:
+            # Wins, ties and losses of each model and of each pair, and how far both orders agree.
+            good = context.rows.filter(OK & pl.col("winner").is_not_null())
+            tables = [_models(context, title), _pairs(context, title, good)]
+        else:
+            tables = rating_tables(context, title)
+        return [msgspec.structs.replace(one, notes=(*notes, *one.notes)) for one in tables]
 
 
 def rating_tables(context: Context, title: str) -> list[Table]:
     """Mean rating of each model with its interval, by turn and by category where there are any."""
-    rows = context.rows
-    if rows.is_empty():
-        return []
-    good = rows.filter(OK & _RATED)
+    good = context.rows.filter(OK & _RATED)
     tables = [_ratings(context, title)]
     if good["category"].n_unique() > 1:
         tables.append(_categories(context, title, good))
@@ -127,7 +125,7 @@ def _ratings(context: Context, title: str) -> Table:
             [
                 str(model),
                 str(judge),
-                without_n(mean_of(good, pl.col("rating"), level)),
+                mean_of(good, pl.col("rating"), level),
                 *(cell.value for cell in of_turn),
                 *([mean_of(good, pl.col("expected"), level).value] if read else []),
                 len(good),
@@ -154,7 +152,7 @@ def _categories(context: Context, title: str, good: pl.DataFrame) -> Table:
             str(judge),
             str(category),
             n_prompts(group),
-            without_n(mean_of(group, pl.col("rating"), level)),
+            mean_of(group, pl.col("rating"), level),
         ]
         for (model, judge, category), group in groups(
             good.sort("category", maintain_order=True), "model", "judge", "category"
@@ -164,15 +162,6 @@ def _categories(context: Context, title: str, good: pl.DataFrame) -> Table:
     return make_table(
         f"{context.own.kind}.categories", f"{title}: ratings by category", columns, lines
     )
-
-
-def winner_tables(context: Context, title: str) -> list[Table]:
-    """Wins, ties and losses of each model and of each pair, and how far both orders agree."""
-    rows = context.rows
-    if rows.is_empty():
-        return []
-    good = rows.filter(OK & pl.col("winner").is_not_null())
-    return [_models(context, title), _pairs(context, title, good)]
 
 
 def _models(context: Context, title: str) -> Table:
@@ -194,7 +183,7 @@ def _models(context: Context, title: str) -> Table:
             [
                 str(model),
                 str(judge),
-                without_n(share_of(own, pl.col("credit"), level)),
+                share_of(own, pl.col("credit"), level),
                 *([preferred] if read else []),
                 *(n[result] for result in ("A", "tie", "B")),
                 share_of(own, pl.col("credit") == 1.0, level).value,
@@ -229,7 +218,7 @@ def _pairs(context: Context, title: str, good: pl.DataFrame) -> Table:
                 str(a),
                 str(b),
                 str(judge),
-                without_n(share_of(group, pl.col("winner") == "A", level)),
+                share_of(group, pl.col("winner") == "A", level),
                 share_of(group, pl.col("winner") == "tie", level).value,
                 share_of(group, pl.col("winner") == "B", level).value,
                 share_of(group, same, level).value,
@@ -364,4 +353,6 @@ def _weighted(halves: Sequence[Sequence[_Category]], confidence_level: float) ->
         errors[at] += weight * mean.errors
         sizes[at] += sums[:, 0]
     found = Jackknifed(value, errors)
-    return measured(found.estimate(JACKKNIFE, sizes, confidence_level, n_strata=len(groups)))
+    return measured(
+        found.estimate(JACKKNIFE, sizes, confidence_level, n_strata=len(groups)), with_n=True
+    )

@@ -19,6 +19,7 @@ from orchestrator.dataset.files import open_rows
 from orchestrator.errors import DatasetError, StatisticsError
 from orchestrator.frames import columns_of
 from orchestrator.methods.alpaca_eval import Config, LengthControl
+from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Cell,
     Column,
@@ -29,7 +30,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, comparisons, groups, plain_mean, share_of, without_n
+from orchestrator.ranking.cells import METHODS, comparisons, groups, plain_mean, share_of
 from orchestrator.records import Floats
 from orchestrator.statistics.length import (
     head_to_head,
@@ -163,11 +164,9 @@ class AlpacaEvalSummary(Summary[Config]):
     def summarise(self, context: Context) -> list[Table]:
         """Win rates, one line a model and judge; then the lengths that go with them."""
         rows = context.rows
-        if rows.is_empty():
-            return []
         controlled = _controls(context, self.config.length_control)
         if isinstance(controlled, Difficulties):
-            named = context.categories_of(context.own, ("item",))
+            named = context.rows_of(context.own, ("item",), as_categories=True)
             rows = rows.with_columns(name=named["item"])
         lines: list[list[Cell]] = []
         lengths: list[list[Cell]] = []
@@ -177,9 +176,9 @@ class AlpacaEvalSummary(Summary[Config]):
             line: list[Cell] = [
                 str(model),
                 str(judge),
-                without_n(share_of(good, pl.col("preference") - 1.0, context.confidence_level)),
-                _percent(found.standard_error),
-                _percent(found.discrete_win_rate),
+                share_of(good, pl.col("preference") - 1.0, context.confidence_level),
+                finite(found.standard_error / 100.0),
+                finite(found.discrete_win_rate / 100.0),
                 found.n,
                 len(group) - found.n,
             ]
@@ -248,10 +247,6 @@ def _about(controlled: Difficulties | str | None) -> str:
     return "length-controlled: AlpacaEval's fit; interval over prompts, refitted for each"
 
 
-def _percent(value: float) -> float | None:
-    return None if math.isnan(value) else value / 100.0
-
-
 def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficulties) -> Measured:
     baseline, model, preference = (
         good[name].to_numpy().astype(np.float64)
@@ -275,7 +270,7 @@ def _length_controlled(context: Context, good: pl.DataFrame, controlled: Difficu
         # All resamples are the same.
         return Measured(found.win_rate / 100.0, why="one independent prompt: no interval")
     bounds = found.interval
-    if bounds is None or bounds.low == bounds.high:
+    if bounds.low == bounds.high:
         why = "the penalty shrinks the model's effect to 0: no interval"
         return Measured(found.win_rate / 100.0, why=why)
     return Measured(found.win_rate / 100.0, bounds.low / 100.0, bounds.high / 100.0)

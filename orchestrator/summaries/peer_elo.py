@@ -208,8 +208,8 @@ def _length(context: Context, votes: Votes) -> Table:
         confidence_level=context.confidence_level,
     )
     rows: list[list[Cell]] = [
-        ["share of votes for the longer answer", measured(share), n_apart],
-        ["Spearman of win rate with length", measured(found), found.n_points],
+        ["share of votes for the longer answer", measured(share, with_n=True), n_apart],
+        ["Spearman of win rate with length", measured(found, with_n=True), found.n_points],
     ]
     notes = [
         "length in characters, relative to the mean of the item's answers; 0.5 and 0 mean no "
@@ -229,7 +229,7 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: flo
     other = pl.when(pl.col("model_a") == top).then(pl.col("model_b")).otherwise(pl.col("model_a"))
     near = near.select("item", *OVER, other=other, f1=pl.col("f1").fill_nan(None))
     found = [
-        (str(model), mean_of(by_item, pl.col("f1"), context.confidence_level))
+        (str(model), mean_of(by_item, pl.col("f1"), context.confidence_level, with_n=True))
         for (model,), frame in groups(near, "other")
         for by_item in [frame.group_by("item", *OVER, maintain_order=True).agg(pl.mean("f1"))]
     ]

@@ -39,7 +39,6 @@ from orchestrator.ranking.cells import (
     numbered,
     plain_mean,
     prompts_of,
-    without_n,
 )
 from orchestrator.statistics.bounded_mean import METHOD
 from orchestrator.statistics.confidence import Confidence, confidence, duel
@@ -117,7 +116,7 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
     for (model,), part in groups(rows, "model"):
         d = part["d"].fill_null(np.nan).to_numpy()
         for one in confidence(d, prompts_of(part), deltas.tolist(), level):
-            shown = _published(one)
+            shown = measured(one.published)
             lines.append([str(model), one.delta, shown])
             share = numbers.maybe(shown.value, numbers.percent)
             drawn.append(
@@ -178,13 +177,11 @@ class ProbDiffSummary(Summary[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """The models, thresholds, categories, pairs of models, and the rewritings."""
-        if context.rows.is_empty():
-            return []
         rows = numbered(context, _READS)
         good = good_rows(rows)
         found = found_by_model(self.config, good, context.confidence_level)
         thresholds: list[list[Cell]] = [
-            [model, one.delta, _published(one), _over_changed(one)]
+            [model, one.delta, measured(one.published), _over_changed(one, with_n=True)]
             for model, of_model in found.items()
             for one in sorted(of_model, key=lambda one: -one.delta)
         ]
@@ -205,8 +202,6 @@ class ProbDiffSummary(Summary[Config]):
 
     def figures(self, context: Context) -> list[Figure]:
         """The distribution of d, and confidence at any threshold."""
-        if context.rows.is_empty():
-            return []
         good = good_rows(numbered(context, ("item", "model", "status", "d", "unchanged")))
         known = good.filter(pl.col("d").is_finite())
         if known.is_empty():
@@ -247,9 +242,9 @@ def _models(
         lines.append(
             [
                 model,
-                without_n(mean_of(known, pl.col("d"), level)),
-                Measured(None, why="all failed") if main is None else _published(main),
-                None if main is None else without_n(_over_changed(main)),
+                mean_of(known, pl.col("d"), level),
+                Measured(None, why="all failed") if main is None else measured(main.published),
+                None if main is None else _over_changed(main),
                 plain_mean(known["unchanged"]),
                 known["d"].null_count(),
             ]
@@ -278,14 +273,10 @@ def _models(
     )
 
 
-def _published(found: Confidence) -> Measured:
-    return without_n(measured(found.published))
-
-
-def _over_changed(found: Confidence) -> Measured:
+def _over_changed(found: Confidence, *, with_n: bool = False) -> Measured:
     if found.changed is None or not found.changed.n:
         return Measured(None, why="nothing changed")
-    return measured(found.changed)
+    return measured(found.changed, with_n=with_n)
 
 
 _DrawnAt = tuple[tuple[str, ...], float, float]
@@ -349,17 +340,17 @@ def _categories(
     good = good.with_columns(pl.col("category").fill_null(_NO_CATEGORY))
 
     def line(model: str, name: str, part: pl.DataFrame, share: Measured) -> list[Cell]:
-        mean = without_n(mean_of(part, pl.col("d"), context.confidence_level))
+        mean = mean_of(part, pl.col("d"), context.confidence_level)
         return [model, name, n_prompts(part), mean, share]
 
     for (model,), group in groups(good, "model"):
         main = found[model][0]
         for name, share in main.categories:
             part = group.filter(pl.col("category") == name)
-            lines.append(line(model, name, part, without_n(measured(share))))
-        lines.append(line(model, "all (micro)", group, _published(main)))
+            lines.append(line(model, name, part, measured(share)))
+        lines.append(line(model, "all (micro)", group, measured(main.published)))
         if main.macro is not None:
-            macro = without_n(measured(main.macro))
+            macro = measured(main.macro)
             lines.append([model, "all (macro)", n_prompts(group), None, macro])
     return make_table(
         "probdiff.categories",
@@ -380,7 +371,7 @@ def _pairs(context: Context, good: pl.DataFrame, tau: float) -> Table:
         )
         one, two = both["d"].to_numpy(), both["d_b"].to_numpy()
         shares = map(measured, duel(one, two, prompts_of(both), tau, context.confidence_level))
-        lines.append([a, b, *map(without_n, shares), n_prompts(both)])
+        lines.append([a, b, *shares, n_prompts(both)])
     notes = [
         f"a model wins where its d is larger by more than {tau:g}; an undefined d loses to "
         f"a known one"

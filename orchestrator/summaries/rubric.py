@@ -19,7 +19,6 @@ from orchestrator.ranking.cells import (
     mean_of,
     numbered,
     plain_mean,
-    without_n,
 )
 from orchestrator.ranking.preferences import mass, tables_by_judge
 from orchestrator.statistics.correlation import correlate
@@ -56,8 +55,6 @@ class RubricSummary(Summary[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate scores, criteria and correlations; then win rates and ratings."""
-        if context.rows.is_empty():
-            return []
         names = [one.name for one in self.config.criteria]
         n_read = pl.col("criteria_mean").list.len()
         rows = numbered(context, _READS, is_asked=n_read > len(names))
@@ -107,7 +104,7 @@ def _scores(rows: pl.DataFrame, context: Context) -> Table:
     lines: list[list[Cell]] = []
     for (judge, model), group in groups(rows, "judge", "model"):
         good = good_rows(group)
-        mean = without_n(mean_of(good, pl.col("mean"), context.confidence_level, _ENDS))
+        mean = mean_of(good, pl.col("mean"), context.confidence_level, _ENDS)
         spreads = [plain_mean(good[name]) for name in ("std", "std_high")]
         n_failed = len(group) - len(good)
         names = [str(model), str(judge)]
@@ -145,7 +142,7 @@ def _by_criterion(
                     str(judge),
                     name,
                     plain_mean(group["weight"]),
-                    without_n(mean),
+                    mean,
                     plain_mean(group["std"]),
                     mass(group["coverage"].drop_nulls()),
                     plain_mean(group["coverage"] < UNRELIABLE_BELOW),
@@ -179,7 +176,7 @@ def _correlations(rows: pl.DataFrame, names: Sequence[str], context: Context) ->
                 codes(group[CLUSTER]),
                 confidence_level=context.confidence_level,
             )
-            cell = without_n(measured(found))
+            cell = measured(found)
             lines.append([str(judge), one, other, cell, found.n_points])
     notes = [
         "over answers of all models; interval over prompts (jackknife, Student's t)",

@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from orchestrator.records import Failure, FloatArray, TopLogprobs, unparseable
+from orchestrator.records import Failure, FloatArray, Messages, TopLogprobs, unparseable
 from orchestrator.wire._located import overfull
 from orchestrator.wire.parsing import TokenId, field
-from orchestrator.wire.requests import encode
+from orchestrator.wire.requests import encode, messages_of
 
 # Labels as token paths, and the places at which a chain rule over them has to look.
 #
@@ -261,6 +261,27 @@ token_texts: Final = field("token_strs", tuple[str, ...])
 """The tokens' texts in a reply of `/tokenize`, as the vocabulary spells them."""
 text: Final = field("prompt", str)
 """The text in a reply of `/detokenize`."""
+
+
+def tokenize_chat(
+    model: str, messages: Messages, template: Mapping[str, object], *, opens: bool, goes_on: bool
+) -> bytes:
+    """Body of `/tokenize` for a chat.
+
+    Args:
+        model: The server's name for it.
+        messages: The chat.
+        template: Fields that the chat template depends on.
+        opens: Whether the assistant's turn is opened.
+        goes_on: Whether the last message is left open.
+    """
+    return encode({
+        "model": model,
+        "messages": messages_of(messages),
+        "add_generation_prompt": opens,
+        "continue_final_message": goes_on,
+        **template,
+    })  # fmt: skip
 
 
 def tokenize_text(model: str, text: str, *, special: bool = False, strings: bool = False) -> bytes:

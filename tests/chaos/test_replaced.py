@@ -20,7 +20,7 @@ IN_FLIGHT = 4
 REPLACED = {
     "fewer alternatives": ({"rules": [SLOW], "top_logprobs": 5}, MODELS, "cap was 20, is 5"),
     "another model behind the name": (
-        {"rules": [SLOW], "seed": 7}, MODELS, "as the answer's first token was",
+        {"rules": [SLOW], "seed": 7}, MODELS, "log-probabilities of the same prompts differ by",
     ),
     "another name for its model": ({"rules": [SLOW]}, MODELS[1:], "the server has no model"),
 }  # fmt: skip

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from orchestrator.errors import StatisticsError
-from orchestrator.judgment.similarity import f_beta_scores, peer_votes, rescaled
+from orchestrator.judgment.similarity import f_beta_scores, peer_votes
 from tests.oracles.bertscore import f_beta
 
 TIE = 1e-6
@@ -96,9 +96,3 @@ def test_an_undefined_score_is_an_undefined_vote():
 def test_scores_of_another_shape_are_refused():
     with pytest.raises(StatisticsError, match="shape"):
         peer_votes(np.zeros((2, 3)), [True] * 3, TIE)
-
-
-def test_rescaling_takes_the_baseline_to_0_and_keeps_1():
-    assert rescaled(np.array([0.4, 1.0]), 0.4) == pytest.approx([0.0, 1.0])
-    with pytest.raises(StatisticsError, match="below 1"):
-        rescaled(np.array([0.5]), 1.0)

@@ -12,7 +12,7 @@ from orchestrator.contracts.method import schema_of
 from orchestrator.judgment import glass_box as formulas
 from orchestrator.judgment.glass_box import entropy_bounds
 from orchestrator.methods import glass_box
-from orchestrator.methods._glass_box import AUGMENTABLE
+from orchestrator.methods._glass_box import AUGMENTABLE, orientation
 from orchestrator.methods.glass_box import Config, GlassBox
 from orchestrator.prompts.glass_box import SYSTEM_POOL
 from orchestrator.records import (
@@ -359,6 +359,18 @@ def test_a_combination_is_made_over_all_rows_and_over_those_of_a_model():
     assert found["combo"].to_list() == close(formulas.combo(columns).tolist())
     first = formulas.combo({name: array[:2] for name, array in columns.items()})
     assert found["combo_of_model"].to_list()[:2] == close(first.tolist())
+
+
+def test_every_feature_with_a_direction_can_be_combined_in_that_direction():
+    config = EVERYTHING.model_copy(update={"combo": ()})
+    names = [name for name in glass_box.GlassBox(config).scores if not name.startswith("combo")]
+    values = np.array([1.0, 2.0, 4.0])
+    for name in names:
+        (chosen,) = Config(combo=[name]).combo
+        rows = pl.DataFrame({"model": ["m"] * 3, "scorer": ["m"] * 3, chosen: values})
+        found = glass_box.GlassBox(Config(combo=[name])).derive(rows)
+        z_scores = orientation(name) * (values - values.mean()) / values.std()
+        assert found["combo"].to_list() == close(z_scores.tolist())
 
 
 def test_a_row_that_lacks_a_feature_has_no_combination():

@@ -1,7 +1,7 @@
 import pytest
 
 from orchestrator.probing.replies import HttpReply, context_length, identify, model_names
-from orchestrator.probing.requests import chat, ids, plainer, text
+from orchestrator.runner.models.probe import chat_request, plainer
 from tests.probing.bodies import refusal, reply
 
 NOT_THERE = HttpReply(404, b'{"detail":"Not Found"}')
@@ -42,7 +42,7 @@ def test_models_and_their_context_are_read_where_they_are_said():
 
 
 def test_what_an_endpoint_refuses_is_left_out_step_by_step():
-    body = chat("m")
+    body = chat_request("m")
     refused = refusal("Unsupported parameter: use max_completion_tokens")
     official = plainer(body, refused)
     assert official is not None
@@ -64,19 +64,10 @@ def test_what_an_endpoint_refuses_is_left_out_step_by_step():
     ],
 )
 def test_only_what_is_refused_and_says_nothing_of_numbers_is_left_out(words, fields):
-    official = plainer(chat("m"), refusal(""))
+    official = plainer(chat_request("m"), refusal(""))
     assert official is not None
     found = plainer(official, refusal(words))
     assert fields == (None if found is None else official.keys() - found.keys())
-
-
-def test_ids_are_read_in_every_shape_and_from_no_other():
-    assert ids(reply({"tokens": [1, 2]})) == (1, 2)
-    assert ids(reply({"tokenize_response": [{"id": 5, "text": "a"}]})) == (5,)
-    assert ids(reply({"tokens": ["a"]})) is None
-    assert ids(refusal("no")) is None
-    assert text(reply({"prompt": "x"}), "prompt") == "x"
-    assert text(reply({"prompt": 5}), "prompt") is None
 
 
 def test_the_words_of_a_reply_are_never_what_a_model_said():

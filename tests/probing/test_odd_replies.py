@@ -6,9 +6,9 @@ import pytest
 
 from backends.llamacpp import wire as llamacpp
 from backends.vllm import wire as vllm
-from orchestrator.probing import replies, requests
+from orchestrator.probing import replies
 from orchestrator.probing.checks import cap
-from orchestrator.probing.replies import HttpReply, chat, ids_in
+from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import Failure
 
 DEEP = "[" * 10_000 + "]" * 10_000
@@ -35,25 +35,11 @@ def test_a_name_of_thousands_of_digits_is_no_id(name):
     assert found.positions[0].id is None
 
 
-def test_an_entry_that_is_no_object_spoils_the_ids_and_nothing_else():
-    assert requests.ids(HttpReply(200, b'{"tokens": [{"id": 1}, 5]}')) is None
-    assert requests.ids(HttpReply(200, b'{"tokens": [{"id": 1}, {"id": 5}]}')) == (1, 5)
-
-
-@pytest.mark.parametrize("value", [[-1], [2**31], [True], ["1"], [[1]], "1", None])
-def test_what_is_no_list_of_ids_is_none(value):
-    assert ids_in(value) is None
-
-
 @pytest.mark.parametrize("body", [DEEP, '{"data": ' + DEEP + "}", LONG, "\udcff", "NaN"])
 def test_what_can_not_be_read_is_an_empty_table(body):
     found = HttpReply(200, body.encode("utf-8", "surrogateescape"))
     assert replies.identify({"/v1/models": found, "/version": found}) == "openai"
     assert replies.model_names(found) == ()
-
-
-def test_a_lone_surrogate_is_replaced_before_it_is_sent_back():
-    assert requests.text(HttpReply(200, b'{"prompt": "a\\ud800"}'), "prompt") == "a?"
 
 
 def test_a_cap_of_thousands_of_digits_is_not_read():

@@ -19,8 +19,15 @@ from orchestrator.statistics.length import (
 from orchestrator.statistics.resampling import Resampling
 
 
-def controlled(*values, **options):
-    return length_controlled_win_rate(*values, **options)
+def controlled(preferences, gap, hard, *, gamed=None, prompts=None, resampling=None):
+    return length_controlled_win_rate(
+        preferences,
+        gap,
+        hard,
+        gamed=gamed,
+        prompts=np.arange(len(preferences)) if prompts is None else prompts,
+        resampling=resampling or Resampling(2, np.random.default_rng(0)),
+    )
 
 
 @pytest.fixture
@@ -108,13 +115,6 @@ def test_gamed_rows_hold_the_length_effect(rng):
     assert held.length < controlled(preferences, gap, hard).length - 0.05
 
 
-def test_without_difficulties_the_term_is_out(rng):
-    preferences, gap, _ = judged(rng, 200, 0.3, -0.5, 0.0)
-    found = controlled(preferences, gap)
-    assert found.difficulty == 0.0
-    assert found.standard_error == pytest.approx(0.0, abs=1e-9)
-
-
 def test_interval_comes_from_resampled_prompts(rng):
     p, gap, hard = judged(rng, 150, 0.3, -0.5, 0.4)
     preferences = 1.0 + (rng.random(150) < p - 1)
@@ -131,7 +131,7 @@ def test_missing_preferences_are_left_out(rng):
 
 def test_too_few_judgments_are_refused():
     with pytest.raises(StatisticsError):
-        controlled(np.array([1.0, 2.0]), np.array([0.1, 0.2]))
+        controlled(np.array([1.0, 2.0]), np.array([0.1, 0.2]), np.zeros(2))
 
 
 def test_lengths_that_do_not_vary_are_refused():

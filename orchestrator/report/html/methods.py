@@ -16,7 +16,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.figures import Figure, Picture, key
 from orchestrator.numbers import finite
 from orchestrator.plugins.base import Settings
-from orchestrator.ranking.cells import given, without_n
+from orchestrator.ranking.cells import given
 from orchestrator.ranking.scores import Aligned, align, basis_of
 from orchestrator.report.html.figures import Material, made_safe
 from orchestrator.tables import (
@@ -110,6 +110,8 @@ def _figures(material: Material, source: Source, summary: type[Summary[Settings]
     context = material.context
     try:
         rows = given(context, source, summary.reads)
+        if rows.width and rows.is_empty():
+            return []
         context = msgspec.structs.replace(context, name=source.name, rows=rows)
         plugin = summary(source.method.config)
         with plugins.blaming():
@@ -179,7 +181,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     drawn: list[dict[str, Any]] = []
     for pair in combinations(aligned.names, 2):
         correlation = aligned.correlation(*pair, level)
-        shown = without_n(measured(correlation))
+        shown = measured(correlation)
         one, two = map(score_words, pair)
         lines.append([one, two, shown, correlation.n_points])
         if shown.value is not None:
@@ -208,11 +210,11 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
 
 
 def _lengths(aligned: Aligned, level: float) -> list[Figure]:
-    lengths = aligned.frame["length"].drop_nulls()
+    lengths = aligned.frame["length"].drop_nans()
     if lengths.n_unique() < 2:
         return []
     found = [(one, aligned.correlation(one, "length", level)) for one in aligned.names]
-    lines = [(score_words(one), without_n(measured(rho)), rho.n_points) for one, rho in found]
+    lines = [(score_words(one), measured(rho), rho.n_points) for one, rho in found]
     columns = [Column("score"), _RHO, Column("answers", "count")]
     title = "Length: correlation of scores with answer length"
     table = make_table("length", title, columns, lines)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import msgspec
 
-from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
+from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
     ROUTES_MISSING,
     Backend,
     Endpoint,
     Provenance,
+    RendersChats,
     reward,
     server_address,
     split_query,
@@ -19,7 +20,6 @@ from orchestrator.backend import (
     with_query,
 )
 from orchestrator.network import CONTROL_BYTES, client_session, collect, trust, words_of
-from orchestrator.probing import requests
 from orchestrator.probing.abilities import Example
 from orchestrator.probing.replies import PATHS, HttpReply, identify, model_names
 from orchestrator.records import (
@@ -29,9 +29,10 @@ from orchestrator.records import (
     Choice,
     Failure,
     Generation,
-    Label,
+    Messages,
     Rewards,
     Scored,
+    unsupported,
 )
 from orchestrator.wire import failures
 
@@ -263,10 +264,6 @@ class Asking:
         """Score a text."""
         return await self._patiently(lambda: self._t.backend.score(ask), _failed)
 
-    async def choose(self, labels: tuple[Label, ...]) -> Choice | Failure:
-        """Choose among labels after the probe's question."""
-        return await self.chosen(Ask().choose(self._t.model, requests.QUESTION, labels))
-
     async def chosen(self, ask: ChooseAsk) -> Choice | Failure:
         """Answer a choice."""
         return await self._patiently(lambda: self._t.backend.choose(ask), _failed)
@@ -274,6 +271,20 @@ class Asking:
     async def rated(self, ask: RewardAsk) -> Rewards | Failure:
         """Rate a conversation."""
         return await self._patiently(lambda: reward(self._t.backend, ask), _failed)
+
+    async def rendered(self, messages: Messages) -> tuple[tuple[int, ...], str | None] | Failure:
+        """Render a chat; see `orchestrator.backend.RendersChats`."""
+        backend, none = self._t.backend, unsupported(f"{self._t.kind} has no tokenise route")
+        if not isinstance(backend, RendersChats):
+            return none
+
+        async def ask() -> tuple[tuple[int, ...], str | None] | Failure:
+            found = await backend.rendered(messages)
+            # No such route, rather than a server that is away; what it said may be of the model.
+            unread = isinstance(found, Failure) and found.cause == "unparseable"
+            return none if unread else found
+
+        return await self._patiently(ask, _failed)
 
     async def _patiently(
         self, ask: Callable[[], Awaitable[T]], failure_of: Callable[[T], Failure | None]

@@ -12,12 +12,13 @@ import numpy as np
 from orchestrator.ask import Ask, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import answered
 from orchestrator.errors import UsageError
-from orchestrator.probing import abilities, checks, record, requests
+from orchestrator.probing import abilities, checks, record
 from orchestrator.probing.abilities import Example
 from orchestrator.probing.record import ALTERNATIVES, BAD, NO, Finding, ProbeRecord, Seen, unknown
 from orchestrator.probing.replies import HttpReply, chat
-from orchestrator.records import Failure, Generation, Messages, Sampling, Scored
+from orchestrator.records import Failure, Generation, Message, Messages, Sampling, Scored
 from orchestrator.runner.models.asking import Asking, Http, Target
+from orchestrator.wire import rulings
 from orchestrator.wire.requests import messages_of
 
 _CHAT: Final = "/v1/chat/completions"
@@ -33,6 +34,60 @@ _ASKED_ANEW: Final = frozenset({"score"})
 _MAY_MIX: Final = frozenset({"vllm"})
 
 T = TypeVar("T")
+
+QUESTION: Final[Messages] = (
+    Message(
+        "user",
+        "Which is the largest animal? A: a mouse. B: a whale. C: a cat. Answer with one letter, "
+        "A, B or C, and nothing else.",
+    ),
+)
+"""Prompt of a probe of labels."""
+SCORED_TOKENS: Final = 8
+SAMPLED_TOKENS: Final = 12
+
+_OFFICIAL: Final = frozenset(
+    {"frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens",
+     "messages", "model", "seed", "stream", "temperature", "top_logprobs", "top_p"}
+)  # fmt: skip
+
+
+def chat_request(model: str, **more: object) -> dict[str, object]:
+    """A chat completion of one greedy token with alternatives, changed as `more` says."""
+    return {
+        "model": model,
+        "messages": messages_of(record.PROMPTS[0]),
+        "max_tokens": 1,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "seed": 0,
+        "stream": False,
+        "logprobs": True,
+        "top_logprobs": ALTERNATIVES,
+        "return_token_ids": True,
+        **more,
+    }
+
+
+def plainer(body: dict[str, object], refused: HttpReply) -> dict[str, object] | None:
+    """Return a simpler request in place of a refused one; None if there is none left to try.
+
+    Hosted endpoints refuse what others ignore: fields of vLLM first, then those that a reasoning
+    model does not take.
+    """
+    if refused.status not in {400, 422}:
+        return None
+    official = {name: value for name, value in body.items() if name in _OFFICIAL}
+    if len(official) < len(body):
+        return official
+    if "max_tokens" in body and "max_completion_tokens" in refused.words:
+        renamed = {"max_tokens": "max_completion_tokens"}
+        return {renamed.get(name, name): value for name, value in body.items()}
+    is_none = refused.failure is not None and refused.failure.cause == "no_logprobs"
+    field = {rulings.field_in(refused.words)} & {"seed"}
+    left_out = {"logprobs", "top_logprobs"} if is_none else field
+    plain = {name: value for name, value in body.items() if name not in left_out}
+    return plain if len(plain) < len(body) else None
 
 
 async def probe_model(target: Target, *, quick: bool = False, noise: bool = True) -> ProbeRecord:
@@ -151,7 +206,6 @@ class Probe:
             fingerprint=self._t.provenance.fingerprint,
             findings=tuple(findings),
             n_prompt=self.n_prompt,
-            named=self.first,
             seen=seen,
             noise=measured,
         )
@@ -162,23 +216,18 @@ class Probe:
         found = chat(self._greedy)
         return None if found is None else found.n_prompt
 
-    @property
-    def first(self) -> dict[str, float]:
-        """Log-probabilities of what is listed as the first token of the answer, by its name."""
-        return next(iter(record.of_chat(chat(self._greedy)).listed), {})
-
     async def _ask(self, **more: object) -> HttpReply:
         """One chat completion; what an endpoint refuses is left out once."""
-        body: dict[str, Any] | None = requests.chat(self._t.model, **more)
+        body: dict[str, Any] | None = chat_request(self._t.model, **more)
         reply = HttpReply(0, b"")
         while body is not None:
             reply = await self.asks.post(_CHAT, body)
-            body = requests.plainer(body, reply)
+            body = plainer(body, reply)
         return reply
 
     async def _generates(self) -> Finding:
-        greedy = Sampling(max_tokens=requests.SCORED_TOKENS)
-        ask = Ask().generate(self._t.model, requests.PROMPT, greedy)
+        greedy = Sampling(max_tokens=SCORED_TOKENS)
+        ask = Ask().generate(self._t.model, record.PROMPTS[0], greedy)
         self._text = await self.asks.draw(ask, 0)
         return checks.generates(self._text)
 
@@ -186,7 +235,7 @@ class Probe:
         text = self._text
         if not isinstance(text, Generation):
             return unknown("score", "no text came")
-        ask = Ask().score(self._t.model, requests.PROMPT, text)
+        ask = Ask().score(self._t.model, record.PROMPTS[0], text)
         return checks.consistency([(text, await self.asks.score(ask))])
 
     async def chat(self) -> list[Finding]:
@@ -208,18 +257,18 @@ class Probe:
         """Check that texts come, and that their scores are those of generation."""
         model, ask = self._t.model, Ask()
         # Unlikely tokens show more than the likeliest; at temperature 1 ln p is raw everywhere.
-        warm = Sampling(max_tokens=requests.SCORED_TOKENS, temperature=1.0)
+        warm = Sampling(max_tokens=SCORED_TOKENS, temperature=1.0)
         first = [] if self._text is not None else [await self._generates()]
         warm_draws = await _at_once(
             *(
-                self.asks.draw(ask.generate(model, requests.PROMPT, warm), seed)
+                self.asks.draw(ask.generate(model, record.PROMPTS[0], warm), seed)
                 for seed in range(1, _WARM_DRAWS + 1)
             )
         )
         drawn = [self._text, *warm_draws]
         texts = [one for one in drawn if isinstance(one, Generation)]
         pairs = await self._scored(
-            [(text, ask.score(model, requests.PROMPT, text)) for text in texts]
+            [(text, ask.score(model, record.PROMPTS[0], text)) for text in texts]
         )
         if not any(checks.tells(one) for one, _ in pairs):
             pairs += await self._alternatives()
@@ -244,7 +293,7 @@ class Probe:
         listed = []
         for one in top[1:]:
             if one.id is not None and one.logprob is not None:
-                ask = ScoreAsk(self._t.model, requests.PROMPT, (one.id,), one.token)
+                ask = ScoreAsk(self._t.model, record.PROMPTS[0], (one.id,), one.token)
                 logprobs = np.array([one.logprob], np.float32)
                 listed.append((Generation(one.token, "listed", logprobs=logprobs), ask))
         return await self._scored(listed)
@@ -258,7 +307,7 @@ class Probe:
 
     async def repeatable(self) -> list[Finding]:
         """Check the effect of a seed."""
-        several = {"temperature": 1.0, "max_tokens": requests.SAMPLED_TOKENS}
+        several = {"temperature": 1.0, "max_tokens": SAMPLED_TOKENS}
         same = [await self._ask(seed=1, **several) for _ in range(2)]
         others = await _at_once(*(self._ask(seed=seed, **several) for seed in (2, 3, 4)))
         return [checks.seed(same, others)]
@@ -266,7 +315,10 @@ class Probe:
     async def choosing(self) -> list[Finding]:
         """Check the exactness and correctness of label probabilities."""
         letters, verdicts = await _at_once(
-            self.asks.choose(abilities.ONE_TOKEN), self.asks.choose(abilities.MANY_TOKENS)
+            *(
+                self.asks.chosen(Ask().choose(self._t.model, QUESTION, labels))
+                for labels in (abilities.ONE_TOKEN, abilities.MANY_TOKENS)
+            )
         )
         found = [
             abilities.choice("choose_letters", letters),
@@ -274,7 +326,7 @@ class Probe:
         ]
         if self._t.endpoint.plain:
             return found
-        question = messages_of(requests.QUESTION)
+        question = messages_of(QUESTION)
         wide = await self._ask(messages=question, top_logprobs=self._most)
         return [*found, abilities.agreement(letters, abilities.ONE_TOKEN, wide)]
 
@@ -286,48 +338,16 @@ class Probe:
         return abilities.tried_choice(ask, await self.asks.chosen(ask))
 
     async def tokens(self) -> list[Finding]:
-        """Check the template, and that texts come back from ids."""
-        routes = requests.TOKENISING.get(self._t.kind)
-        if routes is None:
-            return [unknown("template", f"{self._t.kind} has no tokenise route")]
-        asked = {
-            "model": self._t.model,
-            "messages": messages_of(requests.PROMPT),
-            "add_generation_prompt": True,
-        }
-        reply = await self.asks.post(routes.chat_path, asked)
-        rendered, self._ids = requests.text(reply, routes.rendered_field), requests.ids(reply)
-        if rendered is not None and self._ids is None and routes.text_path:
-            with_special = {routes.text_field: rendered, "add_special": True, "parse_special": True}
-            self._ids = requests.ids(await self.asks.post(routes.text_path, with_special))
-        if rendered is None and self._ids is not None:
-            rendered = await self._back(routes, self._ids)
-        found: list[Finding] = []
-        if self._ids is not None:
-            counted = chat(self._greedy)
-            n_used = None if counted is None else counted.n_prompt
-            found = [checks.beginning(self._ids), checks.prompt_length(len(self._ids), n_used)]
-        else:
-            found = [unknown("template", f"{routes.chat_path}: {reply.status} {reply.words}")]
-        if rendered is not None:
-            found += checks.template(rendered, dt.datetime.now(tz=dt.UTC).date())
-        return [*found, await self._round_trip(routes)]
-
-    async def _back(self, routes: requests.Tokenising, ids: tuple[int, ...]) -> str | None:
-        if not routes.back_path:
-            return None
-        asked = {"model": self._t.model, "tokens": ids, "skip_special_tokens": False}
-        return requests.text(await self.asks.post(routes.back_path, asked), routes.back_field)
-
-    async def _round_trip(self, routes: requests.Tokenising) -> Finding:
-        if not routes.text_path or not routes.back_path:
-            return unknown("round_trip", "the server does not turn ids into text")
-        asked = {"model": self._t.model, routes.text_field: checks.NASTY, **routes.text_extra}
-        ids = requests.ids(await self.asks.post(routes.text_path, asked))
-        back = None if ids is None else await self._back(routes, ids)
-        if back is None:
-            return unknown("round_trip", "the server does not turn ids into text")
-        return checks.round_trip(checks.NASTY, back)
+        """Check what the chat template makes of a chat."""
+        found = await self.asks.rendered(record.PROMPTS[0])
+        if isinstance(found, Failure):
+            return [unknown("template", found.message)]
+        self._ids, text = found
+        findings = [checks.beginning(self._ids)]
+        findings.append(checks.prompt_length(len(self._ids), self.n_prompt))
+        if text is not None:
+            findings += checks.template(text, dt.datetime.now(tz=dt.UTC).date())
+        return findings
 
     async def labels(self) -> list[Finding]:
         """Check requests for given ids, and their effect on other replies."""

@@ -269,7 +269,6 @@ def _joined(held: ProbeRecord, record: ProbeRecord) -> ProbeRecord:
         held,
         findings=(*findings, *new.values()),
         n_prompt=record.n_prompt or held.n_prompt,
-        named=record.named or held.named,
         seen=held.seen or record.seen,
         noise=held.noise if held.seen else record.noise,
     )

@@ -25,16 +25,16 @@ from orchestrator import __version__, contracts, plugins
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Context, Source, answer_frames, ranked_in
-from orchestrator.contracts.method import Analysis, Method, Summary, frame_of
+from orchestrator.contracts.method import Method, Summary, frame_of
 from orchestrator.disk import files
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.plugins.base import Settings
 from orchestrator.plugins.permission import how_to_permit_run
-from orchestrator.ranking.agreement import JudgesAgreement
+from orchestrator.ranking.agreement import judges_agreement
 from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.ranking.cells import given
-from orchestrator.ranking.scores import Estimates, ScoresSummary
+from orchestrator.ranking.scores import ScoresSummary, estimates
 from orchestrator.ranking.style import equal_style
 from orchestrator.ranking.trust import level_of, of_frames, thresholds_of
 from orchestrator.recipe.schema import MethodRef
@@ -205,7 +205,7 @@ def summarise(
             said = _of_method(summary, source, context, keeping)
             found += [untrusted(table, warnings) for table in said]
         if len(source.method.judges) > 1:
-            found += _said(JudgesAgreement(source), context)
+            found += _said(partial(judges_agreement, source), context)
         # Ratings are Bradley-Terry's over pairs of answers.
         pairs = source.method.pairs if styled else None
         if pairs is not None and (pairs.ranked or (summary and summary.bradley_terry)):
@@ -218,14 +218,14 @@ def summarise(
     for kind, analysis in analyses:
         context = _context(plugins.label(kind), settings, frames, clusters)
         context = msgspec.structs.replace(context, sources=sources, trust=trust)
-        found += _said(analysis, context)
+        found += _said(analysis.summarise, context)
     of_statistics = settings.get("statistics", {}).get("of", ())
     statistics, skipped = _loaded(plugins.STATISTICS, of_statistics, allow_code=allow_code, run=run)
     found += skipped
     for kind, statistic in statistics:
         context = _context(plugins.label(kind), settings, frames, clusters)
         context = msgspec.structs.replace(context, sources=sources)
-        found += _said(Estimates(statistic), context)
+        found += _said(partial(estimates, statistic), context)
     if keeping is not None:
         keeping.save()
     return found
@@ -238,8 +238,10 @@ def _of_method(
 
     def compute() -> list[Table]:
         rows = given(context, source, summary.reads)
+        if rows.width and rows.is_empty():
+            return []
         own = msgspec.structs.replace(context, rows=rows, sources=[source])
-        return _said(summary(source.method.config), own)
+        return _said(summary(source.method.config).summarise, own)
 
     # The digest of the code is that of this project.
     if summary.reads_alone and source.kind in plugins.kinds(plugins.METHODS):
@@ -409,13 +411,10 @@ def _context(
     )
 
 
-def _said(
-    plugin: Summary[Settings] | Analysis[Settings] | Estimates | JudgesAgreement,
-    context: Context,
-) -> list[Table]:
+def _said(summarise: Callable[[Context], list[Table]], context: Context) -> list[Table]:
     try:
         with plugins.blaming():
-            tables = plugin.summarise(context)
+            tables = summarise(context)
     except OrchestratorError as error:
         # One analysis that can't be made must not hide the others.
         why = f"no tables of {context.name}: {error}"

@@ -15,7 +15,7 @@ import msgspec
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk
 from orchestrator.backend import Backend, answered, reward
 from orchestrator.records import UNREACHED, Choice, Failure, Generation, Rewards, Scored
-from orchestrator.scheduler.copies import SILENT_AFTER_S, Copies, Copy, Tried
+from orchestrator.scheduler.copies import Copies, Copy, Tried
 
 T = TypeVar("T")
 Call = Callable[[Backend], Awaitable[T | Failure]]
@@ -27,6 +27,33 @@ _LOOK_S: Final = 1.0
 _MOST_BROKEN: Final = 2
 
 _log = logging.getLogger(__name__)
+
+
+class Listener:
+    """The run that a fleet serves, told of what happens to servers; by itself it does nothing."""
+
+    def counted(self, model: str, n_there: int) -> None:
+        """Take down how many servers of a model that has several are there; it has changed."""
+
+    def asked_again(self) -> None:
+        """Count a request that was sent to another server: one lost, failed or is silent on it."""
+
+    def restarted(self, model: str) -> None:
+        """Note that the server of a model was started."""
+
+    def lost(self, node: str) -> None:
+        """Plan anew what was to run on a node of a cluster that is out of reach."""
+
+    def has_answered(self, model: str) -> bool:  # noqa: ARG002 (nothing was asked)
+        """Return whether a request to a model was answered in this call."""
+        return False
+
+    def doubted(self, model: str) -> None:
+        """Have a model compared: its replies name another one, or a connection broke."""
+
+    def quiet_s(self, model: str) -> float:  # noqa: ARG002 (nothing was asked)
+        """Return for how long a model has ended none of the requests that it has."""
+        return 0.0
 
 
 class Client(ABC):
@@ -57,10 +84,8 @@ class Failover(Client):
     """Asks servers of one model.
 
     Back-ends are in the order of the servers, None for those that can't be reached: whoever finds
-    or loses one changes it, and `copies`. `counted` is told how many are in use when a suspect
-    comes or goes, `asked_again` of each request sent to another server after the first, `doubted`
-    of each connection that broke where another server has its request. `errand` runs a coroutine
-    function somewhere; it may cancel it.
+    or loses one changes it, and `copies`. `errand` runs a coroutine function somewhere; it may
+    cancel it.
 
     Attributes:
         broken: Numbers of servers with a connection that broke.
@@ -69,15 +94,13 @@ class Failover(Client):
         is_closed: Nothing is asked any more.
     """
 
-    def __init__(  # noqa: PLR0913 (its neighbours)
+    def __init__(
         self,
         model: str,
         backends: Sequence[Backend | None],
         errand: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
-        counted: Callable[[int], None] = lambda _: None,
-        asked_again: Callable[[], None] = lambda: None,
-        silent_after_s: float = SILENT_AFTER_S,
-        doubted: Callable[[], None] = lambda: None,
+        listener: Listener,
+        silent_after_s: float,
     ) -> None:
         self.backends = list(backends)
         self.copies = Copies(len(backends), silent_after_s)
@@ -88,10 +111,8 @@ class Failover(Client):
         self.lost = Failure("refused", f"no server of {model} is reachable")
         self.is_closed = False
         self._model = model
-        self._counted = counted
-        self._asked_again = asked_again
+        self._listener = listener
         self._errand = errand
-        self._doubted = doubted
         self._open: set[_Open] = set()
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
@@ -99,6 +120,10 @@ class Failover(Client):
     @abstractmethod
     async def _lose(self, copy: Copy, backend: Backend, failure: Failure) -> None:
         """Leave a server out that can't be reached any more."""
+
+    def _count(self) -> None:
+        """Tell how many are in use: one came or went."""
+        self._listener.counted(self._model, self.copies.n_used)
 
     def change(self) -> None:
         """Wake who waits for a server that comes, goes or is released."""
@@ -142,7 +167,7 @@ class Failover(Client):
                     await self.changed()
                     continue
                 if is_again and request is not None:
-                    self._asked_again()
+                    self._listener.asked_again()
                 is_again = True
                 outcome = await self._ask(copy, backend, call, request, tried)
                 if copy.number in self.refused:
@@ -159,7 +184,7 @@ class Failover(Client):
                         # The request may break them: it is not sent to further servers at once.
                         return outcome
                     # Its answer comes from elsewhere, and says nothing of who comes back here.
-                    self._doubted()
+                    self._listener.doubted(self._model)
                 copy.n_owed += 1
                 owing.append(copy)
             return None
@@ -203,7 +228,7 @@ class Failover(Client):
         for other in suspects:
             self._warn(other, tried[other.number].message)
         if suspects or was_suspect:
-            self._counted(self.copies.n_used)
+            self._count()
 
     def quiet_s(self, number: int) -> float:
         """Return for how long a server has ended none of its requests; 0 while it has none."""
@@ -245,7 +270,7 @@ class Failover(Client):
                 failure = Failure("timeout", f"silent for {quiet_s:.0f} s while others answer")
                 if copy not in known:
                     self._warn(copy, failure.message)
-                    self._counted(self.copies.n_used)
+                    self._count()
                 for one in self._open:
                     if one.copy is copy and copy.number not in one.tried:
                         one.tried[copy.number] = failure

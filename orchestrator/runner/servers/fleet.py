@@ -28,6 +28,7 @@ from orchestrator.runner.servers.connections import (
     endpoint_of,
     is_reached,
 )
+from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.health import look_after
 from orchestrator.runner.servers.launched import CarrierOf, Launched, PlacedServer, launched_servers
 from orchestrator.runner.servers.placement import Loss
@@ -54,33 +55,6 @@ Hold = Callable[[str, bool], None]
 def _each(servers: Iterable[tuple[Launched, ...]]) -> Collection[Launched]:
     """Every server once, however many models it serves."""
     return {id(server): server for copies in servers for server in copies}.values()
-
-
-class Listener:
-    """The run that a fleet serves, told of what happens to servers; by itself it does nothing."""
-
-    def counted(self, model: str, n_there: int) -> None:
-        """Take down how many servers of a model that has several are there; it has changed."""
-
-    def asked_again(self) -> None:
-        """Count a request that was sent to another server: one lost, failed or is silent on it."""
-
-    def restarted(self, model: str) -> None:
-        """Note that the server of a model was started."""
-
-    def lost(self, node: str) -> None:
-        """Plan anew what was to run on a node of a cluster that is out of reach."""
-
-    def has_answered(self, model: str) -> bool:  # noqa: ARG002 (nothing was asked)
-        """Return whether a request to a model was answered in this call."""
-        return False
-
-    def doubted(self, model: str) -> None:
-        """Have a model compared: its replies name another one, or a connection broke."""
-
-    def quiet_s(self, model: str) -> float:  # noqa: ARG002 (nothing was asked)
-        """Return for how long a model has ended none of the requests that it has."""
-        return 0.0
 
 
 class Fleet:
@@ -231,10 +205,8 @@ class Fleet:
             [None] * n_servers,
             self._errands.put_nowait,
             lambda number: self._one(spec, number),
-            lambda n_there: self.listener.counted(spec.name, n_there),
-            lambda: self.listener.asked_again(),
+            self.listener,
             spec.limits.silent_after_s,
-            lambda: self.listener.doubted(spec.name),
         )
         self._replicas[spec.name] = found
         failure = await found.begin(None if self._waits_for_all else spec.entry.min_servers)

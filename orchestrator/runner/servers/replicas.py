@@ -17,7 +17,7 @@ from orchestrator.ask import Request
 from orchestrator.backend import Asked, Backend, Provenance, ServerLoad, spell
 from orchestrator.errors import LaunchError, OrchestratorError
 from orchestrator.records import Failure
-from orchestrator.runner.servers.failover import Failover, ForRequest
+from orchestrator.runner.servers.failover import Failover, ForRequest, Listener
 from orchestrator.scheduler.copies import SILENT_AFTER_S, Copy
 
 _FIRST_WAIT_S: Final = 0.5
@@ -35,21 +35,19 @@ class Replicas(Failover):
     """A back-end over several servers of one model.
 
     Back-ends that are not connected yet are connected by `begin`, and `connect` does so by number.
-    `counted` is told how many there are, whenever that changes. The rest is as of `Failover`.
+    The rest is as of `Failover`.
     """
 
-    def __init__(  # noqa: PLR0913 (its neighbours)
+    def __init__(
         self,
         model: str,
         backends: Sequence[Backend | None],
         errand: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
         connect: Callable[[int], Awaitable[Backend | Failure]],
-        counted: Callable[[int], None] = lambda _: None,
-        asked_again: Callable[[], None] = lambda: None,
+        listener: Listener,
         silent_after_s: float = SILENT_AFTER_S,
-        doubted: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(model, backends, errand, counted, asked_again, silent_after_s, doubted)
+        super().__init__(model, backends, errand, listener, silent_after_s)
         self._connect = connect
         self._failures: dict[int, Failure] = {}
         self._has_begun = None not in backends
@@ -91,7 +89,7 @@ class Replicas(Failover):
         if failure is not None:
             await self.close()
             return failure
-        self._counted(self.copies.n_used)
+        self._count()
         for number, one in self._failures.items():
             self._miss(self.copies.all[number], one)
         self._errand(self.watch)
@@ -228,7 +226,7 @@ class Replicas(Failover):
         number = copy.number + 1
         _log.warning("%s: server %d is unreachable: %s", self._model, number, failure.message)
         if self._n_there:
-            self._counted(self.copies.n_used)
+            self._count()
             self._seek(copy)
         self.change()
         await backend.close()
@@ -275,5 +273,5 @@ class Replicas(Failover):
             len(self.backends),
         )
         if self._has_begun:
-            self._counted(self.copies.n_used)
+            self._count()
         self.change()

@@ -25,7 +25,8 @@ from orchestrator.report.progress import Completeness, Progress
 from orchestrator.runner.logs import RepeatedEvents
 from orchestrator.runner.planning.budget import Budget
 from orchestrator.runner.planning.prepare import Prepared
-from orchestrator.runner.servers.fleet import Fleet, Listener
+from orchestrator.runner.servers.failover import Listener
+from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.health import Loads
 from orchestrator.runner.servers.placement import Waves, plan_anew
 from orchestrator.runner.session.adaptive import Adaptive

@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.ask import GenerateAsk, Request
 from orchestrator.records import Failure, Generation, Message, Sampling
+from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.replicas import Replicas
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.loop import Scheduler
@@ -134,7 +135,7 @@ async def run(servers, log, n, **limits):
         if len(servers) == 1:
             return await connect(0)
         nobody = [None] * len(servers)
-        several = Replicas("m", nobody, errand, connect, silent_after_s=SILENT_S)
+        several = Replicas("m", nobody, errand, connect, Listener(), silent_after_s=SILENT_S)
         failure = await several.begin(1)
         return several if failure is None else failure
 

@@ -9,6 +9,7 @@ from orchestrator.ask import GenerateAsk, Request
 from orchestrator.backend import ServerLoad
 from orchestrator.errors import LaunchError, ServerChangedError
 from orchestrator.records import Failure, Generation, Message, Sampling
+from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.replicas import Replicas
 
 REFUSED = Failure("refused", "nobody listens")
@@ -47,7 +48,7 @@ class Server:
         self.closed = True
 
 
-class Fleet:
+class Fleet(Listener):
     """Runs what brings servers back when told, and connects to what it is given."""
 
     def __init__(self, *comebacks):
@@ -60,8 +61,8 @@ class Fleet:
     def asked_again(self):
         self.n_again += 1
 
-    def lost(self, errand):
-        self.errands.append(errand)
+    def counted(self, model, n_there):
+        self.counts.append(n_there)
 
     async def connect(self, number):
         self.connected.append(number)
@@ -73,7 +74,7 @@ class Fleet:
 
 def replicas(*servers, fleet=None):
     fleet = fleet or Fleet()
-    return Replicas("m", servers, fleet.lost, fleet.connect, fleet.counts.append, fleet.asked_again)
+    return Replicas("m", servers, fleet.errands.append, fleet.connect, fleet)
 
 
 async def test_requests_go_to_the_least_loaded():
@@ -285,7 +286,7 @@ async def test_a_load_that_one_does_not_say_is_not_summed():
 # -- beginning -------------------------------------------------------------------------------------
 
 
-class Hosts:
+class Hosts(Listener):
     """Servers that come after their seconds, or fail; runs errands as the fleet does."""
 
     def __init__(self, *fates):
@@ -293,6 +294,9 @@ class Hosts:
         self.group = asyncio.TaskGroup()
         self.counts = []
         self.cancelled = 0
+
+    def counted(self, model, n_there):
+        self.counts.append(n_there)
 
     async def connect(self, number):
         after_s, what = self.fates[number].pop(0)
@@ -310,7 +314,7 @@ class Hosts:
             self.group.create_task(call())
 
         nobody = [None] * len(self.fates)
-        return Replicas("m", nobody, errand, self.connect, self.counts.append)
+        return Replicas("m", nobody, errand, self.connect, self)
 
 
 @asynccontextmanager
