@@ -97,6 +97,8 @@ def test_a_server_of_this_machine_alone_needs_none(host: str) -> None:
 def test_a_signal_while_models_load_ends_it_well(number):
     before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
     try:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
         server._stop_on_signals()
         with pytest.raises(SystemExit) as ended:
             signal.raise_signal(number)

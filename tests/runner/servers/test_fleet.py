@@ -127,6 +127,6 @@ def test_those_servers_are_quiet_that_have_ended_nothing_for_long(tmp_path_facto
         if len(quiet_s) > 1:
             fleet._replicas["m"] = SimpleNamespace(quiet_s=quiet_s.__getitem__)  # type: ignore[assignment]
         else:
-            fleet.listener.quiet_s = lambda _: quiet_s[0]  # type: ignore[method-assign]
+            fleet.listener.quiet_s = lambda model: quiet_s[0]  # type: ignore[method-assign]
         found = [fleet._is_quiet(server) for server in fleet.launched]
     assert found == [one > launched.limits.silent_after_s for one in quiet_s]
