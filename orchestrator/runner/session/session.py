@@ -116,7 +116,8 @@ class Session(Listener):
         self._n_copied = {} if copies is None else copies.n_copied
         self._driver = Driver(
             plan,
-            self._look_up,
+            # Past the answers that have just come: all pairs of an item ask for them.
+            lambda key: self._recent.get(key) or self._failed_now.get(key) or store.get(key),
             prepared.systems,
             reuse=None if copies is None else copies.find,
             epoch_of=store.server_epoch,
@@ -310,10 +311,6 @@ class Session(Listener):
         # Units that go on together, once a turn of the event loop, cost less than one by one.
         self._came.append((request, outcome))
         self._pump_later(0.0)
-
-    def _look_up(self, key: bytes) -> Outcome | Failure | None:
-        """The store, past the answers that have just come: all pairs of an item ask for them."""
-        return self._recent.get(key) or self._failed_now.get(key) or self._store.get(key)
 
     # -- the pump ---------------------------------------------------------------------------------
 
