@@ -128,6 +128,7 @@ _LISTS_NONE: Final = _words(
     rf"{_REFUSED}.{{0,60}}log_?prob",
     rf"log_?prob\w*.{{0,60}}{_REFUSED}",
     r"log_?prob\w*.{0,20}must be (?:set to )?(?:false|null|0\b)",
+    r"no endpoints found that can handle the requested param",
 )
 _ACCOUNT_CLOSED: Final = _words(
     r"\b(?:account|organi[sz]ation|project|workspace|subscription|access|user)\b.{0,60}"
