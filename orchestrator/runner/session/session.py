@@ -110,7 +110,6 @@ class Session(Listener):
         plan, self._opened = prepared.plan, opened
         self._plan, self._store, self._core, self._budget = plan, store, core, budget
         self._fleet, self._all_waves, self._run_dir = fleet, waves, str(run_dir)
-        specs = {name: prepared.models[name] for name in prepared.identities}
         self._recent: dict[bytes, Generation] = {}
         copies = fleet.copies
         self._n_copied = {} if copies is None else copies.n_copied
@@ -143,8 +142,8 @@ class Session(Listener):
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         per_minute = {
-            name: spec.limits.requests_per_minute
-            for name, spec in specs.items()
+            spec.name: spec.limits.requests_per_minute
+            for spec in map(prepared.models.__getitem__, prepared.identities)
             if spec.limits.requests_per_minute is not None and spec.entry.batch is None
         }
         self.scheduler = Scheduler(
