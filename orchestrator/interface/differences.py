@@ -402,18 +402,18 @@ def common_notes(sides: Sequence[Side], common: Common) -> list[str]:
     return notes
 
 
-def _differing(values: Sequence[object], path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def differing(values: Sequence[object], path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Descend where all values are mappings or lists; a part that only some have is one setting."""
     if all(isinstance(value, Mapping) for value in values):
         maps = [value for value in values if isinstance(value, Mapping)]
         for key in dict.fromkeys(key for one in maps for key in one):
             inner = [one.get(key, _ABSENT) for one in maps]
-            yield from _differing(inner, f"{path}.{key}" if path else str(key))
+            yield from differing(inner, f"{path}.{key}" if path else str(key))
     elif all(isinstance(value, list) for value in values):
         lists = [value for value in values if isinstance(value, list)]
         for place in range(max(map(len, lists))):
             inner = [one[place] if place < len(one) else _ABSENT for one in lists]
-            yield from _differing(inner, f"{path}.{place}")
+            yield from differing(inner, f"{path}.{place}")
     elif any(value != values[0] for value in values):
         yield path, tuple(map(_in_words, values))
 
@@ -432,7 +432,7 @@ def _in_words(value: object) -> str:
 
 def settings_table(settings: Mapping[str, Mapping[str, object]]) -> Table | None:
     """Return the settings of runs, by their names, that differ as a table; None for none."""
-    found = list(_differing([*settings.values()], ""))[:_MOST_SETTINGS]
+    found = list(differing([*settings.values()], ""))[:_MOST_SETTINGS]
     if not found:
         return None
     columns = [Column("setting"), *map(Column, settings)]
