@@ -287,6 +287,7 @@ MOST_CHANGES: Final = 50
 """Items that differ most, of which a comparison says the values."""
 _ABSENT: Final = object()
 _MOST_PREVIEW: Final = 60
+_SHOWN_CHANGES: Final = 10
 _MOST_NAMED: Final = 5
 _MOST_SETTINGS: Final = 200
 _MOST_SETTING: Final = 300
@@ -355,7 +356,7 @@ def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:
     ]
 
 
-def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | None:
+def changed_table(changes: Sequence[Change], by: str) -> Table | None:
     """Return the items that changed most as a table; None for none."""
     if not changes:
         return None
@@ -373,7 +374,7 @@ def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | No
     rows = [
         (one.item, one.prompt, *((one.model,) if has_model else ()),
          *(() if is_told else (f"{one.second} minus {one.first}",)), one.a, one.b, one.difference)
-        for one in changes[:n_most]
+        for one in changes[:_SHOWN_CHANGES]
     ]  # fmt: skip
     table = make_table("compare.items", f"Items that differ most, by {by}", columns, rows)
     return msgspec.structs.replace(table, source=changes[0].score)
