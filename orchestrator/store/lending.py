@@ -121,9 +121,7 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise schema.explain(path, error) from error
     except StoreError as error:
-        if str(path) in str(error):
-            raise
-        raise StoreError(f"{path}: {error}") from error
+        raise blobs.located(error, path) from error
 
 
 Lent = tuple[Outcome, OutcomeEntry]
