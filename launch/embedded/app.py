@@ -247,23 +247,18 @@ class Service:
             kind: Of the body.
             rates: Whether it is for reward models, or for the others; None for all.
         """
-        asked, served = await self._asked(request, kind)
+        asked = protocol.decode(await request.body(), kind)
+        name: str | None = getattr(asked, "model", None)
+        if name is None and len(self._models) > 1:
+            raise bad_request("model is missing, and this server has several", "model")
+        served = next(iter(self._models.values())) if name is None else self._models.get(name)
+        if served is None:
+            said = f"The model `{name}` does not exist."
+            raise ApiError(404, said, "NotFoundError", "model")
         if rates is not None and served.rates != rates:
             said = "is a reward model: it has /pooling only" if served.rates else _RATES_NOT
             raise ApiError(501, f"The model `{served.name}` {said}", "NotImplementedError")
         return asked, served
-
-    async def _asked(self, request: Request, kind: type[protocol.T]) -> tuple[protocol.T, Served]:
-        asked = protocol.decode(await request.body(), kind)
-        name: str | None = getattr(asked, "model", None)
-        if name is None and len(self._models) == 1:
-            return asked, next(iter(self._models.values()))
-        if name is None:
-            raise bad_request("model is missing, and this server has several", "model")
-        if name not in self._models:
-            said = f"The model `{name}` does not exist."
-            raise ApiError(404, said, "NotFoundError", "model")
-        return asked, self._models[name]
 
 
 async def _refused(_request: Request, error: Exception) -> Response:

@@ -155,7 +155,7 @@ class PairwiseScoring(PairwiseJudge[Config]):
         config = self.config
         low, high = map(str, config.scale)
         turns, prompts = await self.both_orders(unit, ask, low=low, high=high)
-        starts, n_drawn = await _starts(unit, ask, config, prompts)
+        starts, n_drawn = await _places(unit, ask, config, prompts)
         read = await _orders(unit, ask, config, starts, n_drawn)
         return [
             _row(made, ab, ba, config)
@@ -183,7 +183,7 @@ of the other's, behind the most likely first score, and the 2K-1 levels of their
 coverage is the mass on the scores in both places, multiplied."""
 
 
-async def _starts(
+async def _places(
     unit: Unit, ask: Ask, config: Config, prompts: Sequence[Messages]
 ) -> tuple[list[_Start], int]:
     """Return the places of the first scores, and the number of traces drawn for each prompt."""

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -142,11 +143,12 @@ class Deaf:
 
 def test_where_keepalive_cannot_be_set_it_is_said_once(caplog):
     _transport._warn_once.cache_clear()
+    deaf: Any = Deaf()
     for _ in range(3):
-        _transport.set_options(Deaf(), _transport.keepalive_options())
+        _transport.set_options(deaf, _transport.keepalive_options())
     assert len(caplog.records) == 1
     assert "limits.timeout_s" in caplog.text
-    assert not _transport.Watch().is_silent(Deaf(), 0.0)
+    assert not _transport.Watch().is_silent(deaf, 0.0)
 
 
 class Unanswered:

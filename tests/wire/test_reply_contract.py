@@ -188,6 +188,27 @@ def test_an_error_inside_the_answer_is_its_own(code, cause, permanent):
         assert "flagged: violence" in made.message
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {
+            "output_sensitive": True,
+            "base_resp": {"status_code": 1027, "status_msg": "new_sensitive"},
+        },
+        {"content_filter_results": {"hate": {"filtered": True, "severity": "high"}}},
+    ],
+)
+def test_an_empty_text_beside_a_filters_word_is_none(beside):
+    for text in ("", "It is four"):
+        body = json.dumps({**chat_body(text, "stop"), **beside}).encode()
+        made = replies.generation(body, Reading())
+        if text:
+            assert isinstance(made, Generation)
+        else:
+            assert isinstance(made, Failure)
+            assert (made.cause, made.permanent) == ("moderation", True)
+
+
 @pytest.mark.parametrize("name", ["prompt_filter_results", "prompt_annotations"])
 @pytest.mark.parametrize("filtered", [True, False])
 def test_a_filtered_prompt_without_choices_is_moderation(name, filtered):

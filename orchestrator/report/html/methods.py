@@ -110,6 +110,8 @@ def _figures(material: Material, source: Source, summary: type[Summary[Settings]
     context = material.context
     try:
         rows = given(context, source, summary.reads)
+        if rows.width and rows.is_empty():
+            return []
         context = msgspec.structs.replace(context, name=source.name, rows=rows)
         plugin = summary(source.method.config)
         with plugins.blaming():

@@ -238,6 +238,8 @@ def _of_method(
 
     def compute() -> list[Table]:
         rows = given(context, source, summary.reads)
+        if rows.width and rows.is_empty():
+            return []
         own = msgspec.structs.replace(context, rows=rows, sources=[source])
         return _said(summary(source.method.config).summarise, own)
 
