@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 947,
     "functions with `Any` in the signature": 214,
-    "lines": 99_154,
+    "lines": 99_110,
     "files": 396,
     "distinct names": 3_606,
     "value classes": 479,
