@@ -339,6 +339,4 @@ def _count(row: Mapping[str, object], name: str) -> int:
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""

@@ -116,7 +116,6 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
     digests = np.frombuffer(contents, dtype=np.uint8).reshape(-1, KEY_BYTES)
     ordinals = _ordinals(hashes, digests)
     if columns.key is not None and ordinals is not None:
-        faults = Faults()
         first: dict[str, int] = {}
         for index in np.flatnonzero(np.isin(hashes, hashes[ordinals > 0])).tolist():
             key = make_item(rows.row(index), columns).key

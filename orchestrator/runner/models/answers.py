@@ -101,7 +101,7 @@ class AnswerFile:
             for turn in (ask.turn, 0)
             for repeat in sorted({ask.repeat, 0}, reverse=True)
         ]
-        for place in filter(lambda found: found != _SEVERAL, places):
+        for place in (one for one in places if one != _SEVERAL):
             try:
                 row = answer_row(self._rows.row(place), self._form)
             except (RowError, DatasetError) as error:
@@ -208,22 +208,21 @@ def _read(
             found.append((index, row._replace(samples=())))
     faults.check()
     if found and n_empty == len(found):
-        raise DatasetError(
-            f"{rows.where(found[0][0])}: no text for an answer, as in all other rows"
-        )
+        where = rows.where(found[0][0])
+        raise DatasetError(f"{where}: no text for an answer, as in all other rows")
     return found, generators, n_empty
 
 
 def _read_as(rows: Rows, form: Form, found: list[tuple[int, AnswerRow]], n_empty: int) -> str:
     """The form, and where the parts of an answer come from, as a sentence."""
     first = rows.row(found[0][0])
-    paths = [
+    model, text = (
         next((repr(path) for path in names if at(first, path) not in (None, "")), "")
         for names in (form.model, form.text)
-    ]
-    model = f"model from {paths[0]}, " if paths[0] else ""
+    )
+    model = f"model from {model}, " if model else ""
     empty = f"; {n_empty:,} of {len(found):,} rows without text" if n_empty else ""
-    text = paths[1] or repr(form.text[0])
+    text = text or repr(form.text[0])
     return f"{rows.file} read as {form.name}: {model}text from {text}{empty}"
 
 
