@@ -229,7 +229,8 @@ def _by_order(context: Context, source: Source, rows: pl.DataFrame) -> Floats:
     if not {*_ORDERS, *_ORDERS.values()} <= set(named):
         return np.full((len(rows), 2), np.nan)
     columns = {name: named[name] for name in (*_KEYS, *_ORDERS, *_ORDERS.values()) if name in named}
-    asked = renamed(context.categories_of(source, ["item", *columns.values()]), columns)
+    asked = context.rows_of(source, ["item", *columns.values()], as_categories=True)
+    asked = renamed(asked, columns)
     on = [name for name in _KEYS if name in asked.columns]
     verdicts = asked.select(*on, *_ORDERS, *_ORDERS.values())
     joined = rows.select(on).join(verdicts, on=on, how="left", maintain_order="left")

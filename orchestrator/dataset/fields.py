@@ -96,7 +96,7 @@ class FieldNames(Settings):
     )
 
     @model_serializer
-    def _only_given(self) -> dict[str, str | tuple[str, ...] | None]:
+    def _without_unset(self) -> dict[str, str | tuple[str, ...] | None]:
         # null is not the same as left out.
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
@@ -287,7 +287,7 @@ def _conversation_of(
 ) -> tuple[Messages, tuple[str, ...]]:
     """Return the first messages, and the user turns that follow."""
     if columns.messages is not None:
-        return _conversation(at(row, columns.messages), columns.messages), ()
+        return _messages(at(row, columns.messages), columns.messages), ()
     if isinstance(columns.prompt, tuple):
         texts = [_text_of(row, column) for column in columns.prompt]
         names = " and ".join(map(repr, columns.prompt))
@@ -307,7 +307,7 @@ def _conversation_of(
                 f"{name!r} is a single text; for one question set fields: {{prompt: {name}}}"
             )
     if is_chat(value):
-        return _conversation(value, name), ()
+        return _messages(value, name), ()
     if is_list(value):
         turns = [_said(turn, f"{name}[{index}]") for index, turn in enumerate(value)]
     else:
@@ -317,7 +317,7 @@ def _conversation_of(
     return (Message("user", turns[0]),), tuple(turns[1:])
 
 
-def _conversation(value: object, column: str) -> Messages:
+def _messages(value: object, column: str) -> Messages:
     if not is_chat(value := from_text(value, column)):
         kind = "an empty list" if value == [] else f"a {_kind(value)}"
         raise RowError(f"{column!r} must be a list of {{role, content}}, not {kind}")

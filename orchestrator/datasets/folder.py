@@ -61,21 +61,18 @@ def configs_of(folder: Path, shown: str) -> tuple[dict[str, Splits], str | None]
     if not isinstance(listed, list) or not listed:
         by_name = _splits_by_name(folder, _files(folder, "**/*"), shown)
         told = next(iter(counts.values())) if len(counts) == 1 else {}
-        return {_DEFAULT: _with_counts(by_name, told)}, None
+        return {_DEFAULT: {name: (files, told.get(name)) for name, files in by_name.items()}}, None
     found, marked = dict[str, Splits](), None
     for entry in listed:
         if not isinstance(entry, dict) or not isinstance(entry.get("config_name"), str):
             raise DatasetError(f"{shown}/{_README}: each of `configs` needs a config_name")
         name: str = entry["config_name"]
-        files = _splits_of(folder, entry, shown)
-        found[name] = _with_counts(files, counts.get(name, {}))
+        told = counts.get(name, {})
+        splits = _splits_of(folder, entry, shown).items()
+        found[name] = {split: (files, told.get(split)) for split, files in splits}
         if entry.get("default") is True:
             marked = marked or name
     return found, marked
-
-
-def _with_counts(splits: Mapping[str, list[Path]], counts: Mapping[str, int]) -> Splits:
-    return {name: (files, counts.get(name)) for name, files in splits.items()}
 
 
 def _card(folder: Path, shown: str) -> dict[str, Any]:
@@ -191,13 +188,13 @@ def _splits_by_name(folder: Path, files: Iterable[Path], shown: str) -> dict[str
     files = [file for file in files if suffix_of(file.name) == most]
     found: dict[str, list[Path]] = {}
     for file in files:
-        split = _split_of(file.relative_to(folder))
+        split = _split(file.relative_to(folder))
         if split:
             found.setdefault(split, []).append(file)
     return found or {"train": files}
 
 
-def _split_of(path: Path) -> str:
+def _split(path: Path) -> str:
     """The split that a path names; "" for none."""
     shard = _SHARD.fullmatch(path.name)
     if shard is not None and path.parts[:-1] == ("data",):

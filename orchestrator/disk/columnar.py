@@ -69,7 +69,14 @@ def row_groups(path: Path) -> Iterator[dict[str, int]]:
     """
     with path.open("rb") as file:
         try:
-            footer = _footer(file)
+            end = file.seek(0, io.SEEK_END)
+            file.seek(max(0, end - 8))
+            tail = file.read(8)
+            length = int.from_bytes(tail[:4], "little")
+            if tail[4:] != MAGIC or not 0 < length <= min(end - 8, _FOOTER_BYTES):
+                raise MalformedError("it does not end as Parquet files do")
+            file.seek(end - 8 - length)
+            footer = _Reader(file.read(length)).struct()
             lengths: dict[str, int] = {}
             for element in footer[_SCHEMA]:
                 # Several leaves may have one name ("element"): the longest counts for each.
@@ -89,17 +96,6 @@ def row_groups(path: Path) -> Iterator[dict[str, int]]:
                 yield sizes
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise MalformedError("its headers are damaged") from error
-
-
-def _footer(file: IO[bytes]) -> dict[int, Any]:
-    end = file.seek(0, io.SEEK_END)
-    file.seek(max(0, end - 8))
-    tail = file.read(8)
-    length = int.from_bytes(tail[:4], "little")
-    if tail[4:] != MAGIC or not 0 < length <= min(end - 8, _FOOTER_BYTES):
-        raise MalformedError("it does not end as Parquet files do")
-    file.seek(end - 8 - length)
-    return _Reader(file.read(length)).struct()
 
 
 def _column_bytes(
@@ -308,7 +304,12 @@ def _measured(file: Path, stamp: tuple[int, ...]) -> tuple[dict[str, int], ...]:
 
 def _refuse_more_than_is_allowed(files: Sequence[Path], n_bytes: int) -> None:
     size = sum(file.stat().st_size for file in files)
-    most = min(max(MEMORY_BYTES, _RATIO * size), _address_space_bytes() // 2)
+    most = max(MEMORY_BYTES, _RATIO * size)
+    bound, _ = resource.getrlimit(resource.RLIMIT_AS)  # `ulimit -v`
+    if bound != resource.RLIM_INFINITY:
+        with contextlib.suppress(psutil.Error):
+            bound = max(bound - psutil.Process().memory_info().vms, 0)
+        most = min(most, bound // 2)
     if n_bytes > most:
         raise StoreError(
             f"{files[0]}: {size:,} bytes of Parquet hold up to {n_bytes:,} bytes, and at most "
@@ -324,17 +325,6 @@ def _with_texts(files: Sequence[Path], frame: pl.DataFrame) -> pl.DataFrame:
     """
     _refuse_more_than_is_allowed(files, sum(map(_text_bytes, frame)))
     return frame
-
-
-def _address_space_bytes() -> float:
-    """Address space that is left to this process (`ulimit -v`)."""
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if most == resource.RLIM_INFINITY:
-        return float("inf")
-    with contextlib.suppress(psutil.Error):
-        taken: int = psutil.Process().memory_info().vms
-        return max(most - taken, 0)
-    return most
 
 
 def _text_bytes(column: pl.Series) -> int:

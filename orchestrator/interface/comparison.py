@@ -236,16 +236,16 @@ def compare(
     checked_level(confidence_level)
     if not runs:
         raise UsageError("specify at least one run to compare")
-    chosen = _checked_by(by, len(runs))
+    chosen = _by(by, len(runs))
     results = [one if isinstance(one, Result) else load(one, allow_code=allow_code) for one in runs]
     sides = opened(results, match, allow_code=allow_code)
     common = common_items(sides)
     found = contrasts(sides, common, chosen, scores, _baseline(baseline, sides, chosen))
-    _check_scores(scores, found, sides, common, chosen)
+    _check(scores, found, sides, common, chosen)
     compared = [_doubted(one, chosen, sides) for one in differences(found, confidence_level)]
     rankings = joint_rankings(sides, common, confidence_level)
     changes = most_changed(found, sides[0])
-    tables = [*_difference_tables(compared, chosen, sides), *rating_tables(sides, rankings)]
+    tables = [*_differences(compared, chosen, sides), *rating_tables(sides, rankings)]
     tables += agreement_tables(sides, common, confidence_level)
     settings = {side.label: side.result.settings for side in sides}
     tables += [
@@ -286,7 +286,7 @@ def _doubted(one: Difference, by: By, sides: Sequence[Side]) -> Difference:
     return msgspec.structs.replace(one, resolved=False, doubt=doubt) if doubt else one
 
 
-def _checked_by(by: str | None, n_runs: int) -> By:
+def _by(by: str | None, n_runs: int) -> By:
     chosen: By | None = next((one for one in BY if one == by), None)
     if by is None:
         return "run" if n_runs > 1 else "model"
@@ -311,7 +311,7 @@ def _baseline(given: str, sides: Sequence[Side], by: By) -> str:
     return known[given]
 
 
-def _check_scores(
+def _check(
     scores: Sequence[str], found: Sequence[Contrast], sides: Sequence[Side], common: Common, by: By
 ) -> None:
     for wanted in scores:
@@ -332,9 +332,7 @@ def _about(side: Side, common: Common) -> dict[str, Any]:
     }
 
 
-def _difference_tables(
-    compared: Sequence[Difference], by: By, sides: Sequence[Side]
-) -> list[Table]:
+def _differences(compared: Sequence[Difference], by: By, sides: Sequence[Side]) -> list[Table]:
     by_score: dict[str, list[Difference]] = {}
     for one in compared:
         by_score.setdefault(one.score, []).append(one)
@@ -399,15 +397,12 @@ def _headline(compared: Sequence[Difference], by: By, n_common: int) -> list[str
         f"{len(resolved):,} of {counted(len(compared), 'difference')} on {items} can be told "
         "from 0 (Holm over all of them)."
     ]
-    said += [f"{_about_one(one)}." for one in order[:_MOST_SAID]]
+    for one in order[:_MOST_SAID]:
+        value = Measured(one.difference, one.low, one.high)
+        where = " · ".join(part for part in (one.run, one.model) if part)
+        text = cell_text(Column("difference", "signed"), value)
+        told = f"{one.second} is {_verdict(one)} than {one.first} by {one.score}: {text}."
+        said.append(f"{where}: {told}" if where else told)
     if len(order) > _MOST_SAID:
         said.append(f"{len(order) - _MOST_SAID:,} more are in the tables.")
     return said
-
-
-def _about_one(one: Difference) -> str:
-    value = Measured(one.difference, one.low, one.high)
-    where = " · ".join(part for part in (one.run, one.model) if part)
-    text = cell_text(Column("difference", "signed"), value)
-    prefix = f"{where}: " if where else ""
-    return f"{prefix}{one.second} is {_verdict(one)} than {one.first} by {one.score}: {text}"

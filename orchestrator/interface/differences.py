@@ -14,6 +14,7 @@ from orchestrator.clusters import CLUSTER, OVER, codes, n_distinct
 from orchestrator.clusters import counted as counted_in
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import ROWS_AT_ONCE
+from orchestrator.frames import names_of, slices_of
 from orchestrator.interface.sides import Common, Side, points_of, scores_of
 from orchestrator.numbers import UNDEFINED, counted, finite
 from orchestrator.ranking.cells import packed
@@ -188,7 +189,7 @@ def _of_methods(
     """Methods that have a column of the same name, of the same kind of points."""
     by_column: dict[tuple[str, bool], list[str]] = {}
     for name, (source, _) in scores_of(side).items():
-        is_pairwise = "model_a" in side.result.frames.names(source.frame)
+        is_pairwise = "model_a" in names_of(side.result.frames, source.frame)
         by_column.setdefault((name.partition(".")[2], is_pairwise), []).append(name)
     for (column, _), names in by_column.items():
         if not _named(column, wanted):
@@ -342,22 +343,16 @@ def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:
         .unique("item", keep="first", maintain_order=True)
         .head(MOST_CHANGES)
     )
-    prompts = _previews(side, rows["item"].cast(pl.String))
+    items, prompts = rows["item"].cast(pl.String), {}
+    for part in slices_of(side.result.frames, ITEMS, ("item", "prompt"), ROWS_AT_ONCE):
+        own = part.filter(pl.col("item").is_in(items.implode()))
+        for key, *prompt in own.iter_rows():
+            prompts[key] = safe_line(str(prompt[0] or "") if prompt else "")[:_MOST_PREVIEW]
     abouts = [msgspec.structs.asdict(one.about) for one in found]
     return [
         Change(**abouts[at], item=item, turn=turn, prompt=prompts.get(item, ""), a=a, b=b)
         for item, turn, a, b, at in rows.iter_rows()
     ]
-
-
-def _previews(side: Side, items: pl.Series) -> dict[str, str]:
-    """The beginning of the prompt of some items of a run, by the item's key."""
-    found = {}
-    for rows in side.result.frames.slices(ITEMS, ("item", "prompt"), ROWS_AT_ONCE):
-        own = rows.filter(pl.col("item").is_in(items.implode()))
-        for key, *prompt in own.iter_rows():
-            found[key] = safe_line(str(prompt[0] or "") if prompt else "")[:_MOST_PREVIEW]
-    return found
 
 
 def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | None:

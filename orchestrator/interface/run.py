@@ -204,7 +204,7 @@ def _in_directory(
         for line in (*announce(prepared, opened, store), *prepared.read_as, *alike):
             shown.note(line)
 
-        before = directory.read_status()
+        before = directory.status()
         ended = Ended()
         if opened.n_left:
             shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))

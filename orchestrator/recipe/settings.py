@@ -34,7 +34,7 @@ class GivenAnswers(Settings):
     """A column of the dataset instead of a file: labelled pairs."""
 
     @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def _fits(self) -> Self:
         if (self.path is None) == (self.field is None):
             raise ValueError("give either 'path' (a file) or 'field' (a column of the dataset)")
         of_file = [

@@ -199,13 +199,14 @@ def compressed(bodies: Sequence[bytes]) -> list[bytes]:
     frames: list[bytes] = []
     together: list[bytes | bytearray | memoryview] = []
     n_bytes = 0
-    for body in bodies:
+    for number, body in enumerate(bodies, 1):
         together.append(body)
         n_bytes += len(body)
-        if n_bytes >= _BYTES_AT_ONCE:
-            frames += _compressed_at_once(together)
+        if n_bytes >= _BYTES_AT_ONCE or number == len(bodies):
+            made = _zstd.compressor.multi_compress_to_buffer(together)
+            frames += [made[at].tobytes() for at in range(len(made))]
             together, n_bytes = [], 0
-    return frames + _compressed_at_once(together)
+    return frames
 
 
 def decompressed(frame: bytes, n_bytes: int) -> bytes:
@@ -238,13 +239,6 @@ def bytes_to_text(stored: bytes) -> str:
 def printable(text: str, max_characters: int) -> str:
     """A shortened text that any file or column can hold; lone surrogates become escapes."""
     return text[:max_characters].encode("utf-8", "backslashreplace").decode()
-
-
-def _compressed_at_once(bodies: list[bytes | bytearray | memoryview]) -> list[bytes]:
-    if not bodies:
-        return []
-    frames = _zstd.compressor.multi_compress_to_buffer(bodies)
-    return [frames[at].tobytes() for at in range(len(frames))]
 
 
 # Arrays blobs with alternatives: fewer bytes, bit for bit the same values.
@@ -299,7 +293,7 @@ def expand_alternatives(blob: bytes, n_bytes: int, top: Top) -> bytes:
     """
     n_distinct = int.from_bytes(blob[1:_HEAD_BYTES], "little")
     begin, shape = top
-    n, width = shape[0] * shape[1], _width(n_distinct)
+    n, width = shape[0] * shape[1], 1 + (n_distinct > _ONE_BYTE)
     n_rest = n_bytes // 4 - 2 * n
     n_list = n_distinct or n
     n_index = n * width if n_distinct else 0
@@ -343,13 +337,9 @@ def _coded(ids: Words) -> tuple[int, bytes]:
         index = np.argsort(by_place).astype(np.uint32)[index]
     gaps = listed.copy()
     gaps[1:] -= listed[:-1]
-    coded = np.empty(ids.size, f"<u{_width(n_distinct)}")
+    coded = np.empty(ids.size, f"<u{1 + (n_distinct > _ONE_BYTE)}")
     coded[placed.astype(np.uint32)] = index
     return n_distinct, _planes(gaps) + _planes(coded)
-
-
-def _width(n_distinct: int) -> int:
-    return 1 if n_distinct <= _ONE_BYTE else 2
 
 
 def _planes(values: NDArray[Any]) -> bytes:

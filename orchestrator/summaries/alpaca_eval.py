@@ -166,7 +166,7 @@ class AlpacaEvalSummary(Summary[Config]):
         rows = context.rows
         controlled = _controls(context, self.config.length_control)
         if isinstance(controlled, Difficulties):
-            named = context.categories_of(context.own, ("item",))
+            named = context.rows_of(context.own, ("item",), as_categories=True)
             rows = rows.with_columns(name=named["item"])
         lines: list[list[Cell]] = []
         lengths: list[list[Cell]] = []
