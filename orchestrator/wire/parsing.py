@@ -46,6 +46,7 @@ FILTERED: Final = re.compile(
     rb'"(?:filtered|(?:in|out)put_sensitive)"\s*:\s*true|"block_?reason"\s*:\s*["1-9]',
     re.IGNORECASE,
 )
+_EMPTY: Final = "the reply is empty"
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -59,13 +60,9 @@ class Usage(msgspec.Struct, gc=False):
     """Token counts as the server gives them."""
 
     class Details(msgspec.Struct, gc=False):
-        """Counts of the prompt's tokens, by source."""
+        """Parts of a count: of the prompt what the cache held, of the text the reasoning."""
 
         cached_tokens: int | None = None
-
-    class Written(msgspec.Struct, gc=False):
-        """Counts of the generated tokens, by type."""
-
         reasoning_tokens: int | None = None
 
     prompt_tokens: int | None = None
@@ -73,7 +70,7 @@ class Usage(msgspec.Struct, gc=False):
     total_tokens: int | None = None
     cached_tokens: int | None = None
     prompt_tokens_details: Details | None = None
-    completion_tokens_details: Written | None = None
+    completion_tokens_details: Details | None = None
 
     @property
     def n_prompt(self) -> int:
@@ -149,9 +146,8 @@ class Decoder(Generic[T]):
             parsed = _parsed(body)
         except _UNREADABLE as error:
             # Not permanent: what was cut or garbled on its way may come whole the next time.
-            what = "not JSON" if body.strip() else "empty"
-            what = "no whole stream of parts" if _STREAMED.match(body) else what
-            said = f"the reply is {what}: {_start(body, secret)}".removesuffix(": ")
+            what = "no whole stream of parts" if _STREAMED.match(body) else "not JSON"
+            said = f"the reply is {what}: {_start(body, secret)}" if body.strip() else _EMPTY
             # Lines of JSON are how some servers stream, whatever they are asked for.
             is_lines = body.startswith(b"{") and str(error).startswith("Extra data")
             return Failure("unparseable", said, scope=UNCLEAR if is_lines else REQUEST)

@@ -244,7 +244,6 @@ _BY_STATUS: Final[Mapping[int, Ruling]] = {
     413: _TOO_LONG,
     **dict.fromkeys((429, 529), _OVERLOADED),
 }
-_REDIRECTED: Final = Ruling("redirected", SERVER)
 # Accepted for later (202), or done without a body (204): no answer comes on this connection.
 _ACCEPTED: Final = Ruling(
     "unparseable", UNCLEAR, advice="a success without an answer; check base_url and its gateway"
@@ -275,7 +274,7 @@ def ruling(status: int, words: str, *, may_wait: bool) -> Ruling:
     if 200 <= status < 300:
         return _ACCEPTED
     if 300 <= status < 400:
-        return _REDIRECTED
+        return Ruling("redirected", SERVER)
     if status >= 500 and status not in _BY_STATUS:
         may_be = _BY_A_SERVER[status != _OWN_ERROR :]
         return next((found for its, found in may_be if its.search(words)), _BROKEN)
