@@ -30,9 +30,9 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 947,
+    "private functions used once": 946,
     "functions with `Any` in the signature": 214,
-    "lines": 99_110,
+    "lines": 99_107,
     "files": 396,
     "distinct names": 3_606,
     "value classes": 479,

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from orchestrator.columns import score_words
 from orchestrator.disk.files import write_text
 from orchestrator.errors import UsageError, nearest
 from orchestrator.figures import Figure, Picture, key, point
@@ -365,7 +366,7 @@ def _table(score: str, found: Sequence[Difference], by: By, two_runs: tuple[str,
     most = max(found, key=lambda one: one.n)
     basis = f"{counted_words(most.n, most.n_clusters)} · paired · {METHOD}.{less}"
     table = make_table(f"compare.{score}", title, columns, rows, basis=basis)
-    return msgspec.structs.replace(table, source=score)
+    return msgspec.structs.replace(table, source=score_words(score))
 
 
 def _verdict(one: Difference) -> Cell:
@@ -401,7 +402,9 @@ def _headline(compared: Sequence[Difference], by: By, n_common: int) -> list[str
         value = Measured(one.difference, one.low, one.high)
         where = " · ".join(part for part in (one.run, one.model) if part)
         text = cell_text(Column("difference", "signed"), value)
-        told = f"{one.second} is {_verdict(one)} than {one.first} by {one.score}: {text}."
+        told = (
+            f"{one.second} is {_verdict(one)} than {one.first}: {text} in {score_words(one.score)}."
+        )
         said.append(f"{where}: {told}" if where else told)
     if len(order) > _MOST_SAID:
         said.append(f"{len(order) - _MOST_SAID:,} more are in the tables.")

@@ -12,7 +12,7 @@ import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, codes, n_distinct
 from orchestrator.clusters import counted as counted_in
-from orchestrator.columns import ITEMS
+from orchestrator.columns import ITEMS, score_words
 from orchestrator.contracts.context import ROWS_AT_ONCE
 from orchestrator.frames import names_of, slices_of
 from orchestrator.interface.sides import Common, Side, points_of, scores_of
@@ -376,7 +376,7 @@ def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | No
         for one in changes[:n_most]
     ]  # fmt: skip
     table = make_table("compare.items", f"Items that differ most, by {by}", columns, rows)
-    return msgspec.structs.replace(table, source=changes[0].score)
+    return msgspec.structs.replace(table, source=score_words(changes[0].score))
 
 
 def common_notes(sides: Sequence[Side], common: Common) -> list[str]:

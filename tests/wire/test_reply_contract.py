@@ -152,6 +152,8 @@ def check(made, text, reason, beside=""):
     elif not is_answer:
         assert isinstance(made, Failure)
         assert made.cause in {"no_answer", "unparseable"}
+        if made.cause == "no_answer":
+            assert ("within max_tokens" in made.message) is (reason in CUT)
     else:
         assert isinstance(made, Generation), made
         assert made.text == text
