@@ -388,4 +388,6 @@ def _failure(error: Exception, timeout_s: float, connect_s: float, secret: str) 
             is_proxy = isinstance(error, aiohttp.ClientHttpProxyError)
             what = f"the proxy answered HTTP {status}" if is_proxy else "the reply is not HTTP"
             said = f"{what}: {failures.clean(why, secret)}"
+        case _:
+            pass
     return Failure(cause, said, permanent=cause == "bad_request")

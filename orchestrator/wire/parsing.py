@@ -46,7 +46,6 @@ FILTERED: Final = re.compile(
     rb'"(?:filtered|(?:in|out)put_sensitive)"\s*:\s*true|"block_?reason"\s*:\s*["1-9]',
     re.IGNORECASE,
 )
-_EMPTY: Final = "the reply is empty"
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -147,7 +146,7 @@ class Decoder(Generic[T]):
         except _UNREADABLE as error:
             # Not permanent: what was cut or garbled on its way may come whole the next time.
             what = "no whole stream of parts" if _STREAMED.match(body) else "not JSON"
-            said = f"the reply is {what}: {_start(body, secret)}" if body.strip() else _EMPTY
+            said = f"the reply is {what}: {_start(body, secret)}" if body.strip() else "empty reply"
             # Lines of JSON are how some servers stream, whatever they are asked for.
             is_lines = body.startswith(b"{") and str(error).startswith("Extra data")
             return Failure("unparseable", said, scope=UNCLEAR if is_lines else REQUEST)

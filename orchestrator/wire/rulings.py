@@ -52,7 +52,6 @@ _OVERLOADED: Final = Ruling("rate_limited")
 _BROKEN: Final = Ruling("server_error")
 _UNLOADED: Final = Ruling("server_error", UNCLEAR)
 _ODD: Final = Ruling("bad_request", UNCLEAR)
-_UNEXPLAINED: Final = _ODD._replace(permanent=True)
 
 
 def _words(*patterns: str) -> re.Pattern[str]:
@@ -234,7 +233,7 @@ _BY_STATUS: Final[Mapping[int, Ruling]] = {
     # What no words tell of is a server's own error. TGI says 424 when a shard failed, and a gateway
     # 499 of a request that it gave up.
     **dict.fromkeys((_UNSTATED, 409, 424, 425, 499), _BROKEN),
-    **dict.fromkeys((400, 422), _UNEXPLAINED),
+    **dict.fromkeys((400, 422), _ODD._replace(permanent=True)),
     **dict.fromkeys((401, 407), _KEY),
     402: _CREDIT,
     403: Ruling("unauthorised", UNCLEAR),
