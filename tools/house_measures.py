@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 946,
     "functions with `Any` in the signature": 214,
-    "lines": 99_107,
+    "lines": 99_097,
     "files": 396,
     "distinct names": 3_606,
     "value classes": 479,

@@ -71,10 +71,8 @@ class Layout:
 
     def section_of(self, category: str) -> str | None:
         """The section of a category; None where it has none."""
-        for name, begins in self.sections.items():
-            if category.startswith(begins):
-                return name
-        return None
+        found = (name for name, begins in self.sections.items() if category.startswith(begins))
+        return next(found, None)
 
 
 LAYOUTS: Final[dict[LayoutName, Layout]] = {
