@@ -5,6 +5,7 @@ import json
 import sys
 from importlib import metadata
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -215,8 +216,9 @@ def test_what_can_not_be_an_actor_is_refused(prepared, monkeypatch):
     with pytest.raises(UsageError, match="--keep-servers can't be used with --on ray"):
         check(prepared(), "ray", keep_servers=True)
     monkeypatch.setattr(Launch, "carried", ())
+    own: Any = RECIPE["models"]
     reached = {"far": {"base_url": "http://127.0.0.1:9"}}
-    for models in (RECIPE["models"], RECIPE["models"] | reached, reached | RECIPE["models"]):
+    for models in (own, own | reached, reached | own):
         with pytest.raises(UsageError, match="of kind 'fake' can't be started with --on ray"):
             check(prepared(models=models), "ray")
 
