@@ -70,7 +70,6 @@ def _figure(table: Table, name: str) -> Figure:
 
 
 FORMAT: Final = 2
-_SHOWN_CHANGES: Final = 10
 _MOST_ALONE: Final = 1000
 _MOST_SAID: Final = 6
 _SCHEMA: Final = {
@@ -249,7 +248,7 @@ def compare(
     tables = [*_differences(compared, chosen, sides), *rating_tables(sides, rankings)]
     tables += agreement_tables(sides, common, confidence_level)
     settings = {side.label: side.result.settings for side in sides}
-    more = (changed_table(changes, chosen, _SHOWN_CHANGES), settings_table(settings))
+    more = (changed_table(changes, chosen), settings_table(settings))
     tables += [table for table in more if table is not None]
     incomplete = ((side.label, side.result.completeness.words()) for side in sides)
     notes = [f"{label}: {warning}" for label, warning in incomplete if warning]
