@@ -35,7 +35,7 @@ CEILINGS: Final[Mapping[str, int]] = {
     "lines": 99_069,
     "files": 396,
     "distinct names": 3_587,
-    "value classes": 478,
+    "value classes": 477,
     "fields of value classes": 2_315,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
