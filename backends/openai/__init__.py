@@ -259,7 +259,8 @@ def _taken(dialect: Dialect, refusal: str, *, has_system: bool) -> tuple[Dialect
     Only what changes no number of the model's is left out or written in another way.
     """
     changed = partial(msgspec.structs.replace, dialect)
-    most, least = rulings.most_in(refusal), rulings.least_in(refusal)
+    most, fewest = rulings.most_in(refusal), rulings.LEAST.search(refusal)
+    least = int(fewest[1]) if fewest else 0
     if dialect.max_tokens_field == "max_tokens" and _INSTEAD.search(refusal):
         other = changed(max_tokens_field="max_completion_tokens")
         return other, "takes max_completion_tokens for max_tokens"
@@ -267,7 +268,7 @@ def _taken(dialect: Dialect, refusal: str, *, has_system: bool) -> tuple[Dialect
         return changed(top_logprobs=most), f"lists at most {most} alternatives"
     if rulings.field_in(refusal) == "seed" and "seed" not in dialect.omit:
         return changed(omit=(*dialect.omit, "seed")), "takes no seed: texts can't be drawn again"
-    if least and dialect.least_tokens < least <= _MOST_LEAST:
+    if dialect.least_tokens < least <= _MOST_LEAST:
         return changed(least_tokens=least), f"draws at least {least} tokens: verdicts cost as many"
     if has_system and dialect.system_role and rulings.SYSTEM_REFUSED.search(refusal):
         said = "refuses the role system: it is written before the user's first message"

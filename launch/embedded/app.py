@@ -109,8 +109,8 @@ _FIGURES = (
 """Name, kind, attribute of the engine, and description of each load figure."""
 
 
-def prometheus(models: Iterable[Served]) -> str:
-    """The figures of all models."""
+def figures(models: Iterable[Served]) -> str:
+    """The load figures of all models, as Prometheus reads them."""
     models = list(models)
     lines = []
     for name, kind, attribute, text in _FIGURES:
@@ -166,7 +166,7 @@ class Service:
             ApiError: _refused,
             ClientGoneError: _gone,
             ClientDisconnect: _gone,
-            HTTPException: _http_error,
+            HTTPException: _error,
             Exception: _fault,
         }
         return Guard(Starlette(routes=self.routes, exception_handlers=handlers), self._key)
@@ -235,7 +235,7 @@ class Service:
 
     async def metrics(self, _request: Request) -> Response:
         """`GET /metrics`."""
-        return PlainTextResponse(prometheus(self._models.values()))
+        return PlainTextResponse(figures(self._models.values()))
 
     async def _read(
         self, request: Request, kind: type[protocol.T], *, rates: bool | None = False
@@ -271,7 +271,7 @@ async def _gone(_request: Request, _error: Exception) -> Response:
     return Response(status_code=_GONE)
 
 
-async def _http_error(_request: Request, error: Exception) -> Response:
+async def _error(_request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     text = error.detail if isinstance(error, HTTPException) else "Internal Server Error"
     return reply(

@@ -134,9 +134,8 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str, first: Row)
 
 def _proposed(first: Row) -> str:
     """The settings for what a row holds under usual names in capitals or in mappings."""
-    others = {"prompt": OTHER_PROMPTS, "messages": CHATS}
-    names = {part: (*usual, *others.get(part, ())) for part, usual in DEFAULTS.items()}
-    near = {part: likely(first, usual) for part, usual in names.items()}
+    more = {"prompt": OTHER_PROMPTS, "messages": CHATS}
+    near = {part: likely(first, (*usual, *more.get(part, ()))) for part, usual in DEFAULTS.items()}
     asked = next((part for part in _QUESTIONS if near[part]), None)
     unusual = [part for part in ("reference", "key") if near[part] not in ("", *DEFAULTS[part])]
     if asked is None:

@@ -88,8 +88,8 @@ def open_rows(
     if suffix in EXCEL_SUFFIXES:
         return _opened(path, shown, sheet)
     of_text = readers.LINES_SUFFIXES + readers.LIST_SUFFIXES + readers.SUFFIXES
-    suffixes = of_text + PARQUET_SUFFIXES + EXCEL_SUFFIXES
-    raise DatasetError(f"{shown}: unknown file type ({', '.join(suffixes)})")
+    known = ", ".join(of_text + PARQUET_SUFFIXES + EXCEL_SUFFIXES)
+    raise DatasetError(f"{shown}: unknown file type ({known})")
 
 
 def _unreadable(

@@ -256,6 +256,6 @@ class FolderKind(DatasetKind[Config]):
         for file, shard in named.items():
             numbers = {int(one["number"]) for one in named.values() if one["n"] == shard["n"]}
             if lost := set(range(int(shard["n"]))) - numbers:
-                there = f"{file.name} is there, but no shard {min(lost):05d}"
-                raise DatasetError(f"{shown}: split {name!r}: {there}; complete the files")
+                there = f"{shown}: split {name!r}: {file.name} is there, but no shard"
+                raise DatasetError(f"{there} {min(lost):05d}; complete the files")
         return from_rows(rows, self.config.fields)

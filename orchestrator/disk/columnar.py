@@ -233,10 +233,7 @@ _TEXTS: Final = (pl.String, pl.Binary)
 
 
 def read(path: Path | Sequence[Path], columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Read a Parquet file, or several, whole or some columns of it.
-
-    A column that only some files have is null in the others; of two types of numbers it has the
-    wider.
+    """Read a Parquet file, or several, whole or some columns; of two types the wider counts.
 
     Raises:
         OSError: If a path is no regular file or can't be read.

@@ -254,16 +254,14 @@ def _numbered(texts: Sequence[str]) -> str:
 
 
 def _source(context: Context, name: str | None) -> Source:
-    if name is not None:
-        found = source_of(context, name)
-        if not (is_judging(found.method) or (found.scores and found.method.pairs is None)):
-            raise UsageError(f"labels: {name!r} neither scores answers nor compares them")
-        return found
     judging = [one for one in context.sources if is_judging(one.method)]
     scoring = [one for one in context.sources if one.scores and one.method.pairs is None]
-    if not (judging or scoring):
+    found = (judging or scoring)[:1] if name is None else [source_of(context, name)]
+    if not found:
         raise UsageError("labels: no method of this run judges answers")
-    return (judging or scoring)[0]
+    if found[0] not in (*judging, *scoring):
+        raise UsageError(f"labels: {name!r} neither scores answers nor compares them")
+    return found[0]
 
 
 def _answers(context: Context, source: Source) -> pl.DataFrame:

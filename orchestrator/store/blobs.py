@@ -11,6 +11,7 @@ alternatives have a form of their own.
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
@@ -18,6 +19,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
+from orchestrator.disk.paths import repair
 from orchestrator.errors import StoreError
 
 Words = NDArray[np.uint32]
@@ -34,7 +36,8 @@ _RAW_PREFIX: Final = bytes((_UNCHECKED, _RAW))
 _ZSTD_PREFIX: Final = bytes((_UNCHECKED, _ZSTD))
 # Compressed at once, which takes about as much memory again.
 _BYTES_AT_ONCE: Final = 4 << 20
-_REPAIR: Final = "`orchestrator runs repair RUN` keeps what is readable"
+REPAIR: Final = "`orchestrator runs repair RUN` keeps what is readable"
+"""The remedy of `damaged`, for a run that `located` names."""
 MOST_BYTES: Final = 64 << 20
 """The longest body of a record: no reply is longer. Longer ones are neither written nor read."""
 MOST_ARRAYS_BYTES: Final = 2 * MOST_BYTES
@@ -58,7 +61,13 @@ _zstd = _Zstd()
 
 def damaged(what: str, error: object) -> StoreError:
     """Return the error for content that is not as it was written, with the remedy."""
-    return StoreError(f"{what} damaged: {error}. {_REPAIR}")
+    return StoreError(f"{what} damaged: {error}. {REPAIR}")
+
+
+def located(error: StoreError, path: Path) -> StoreError:
+    """The same error of the store at `path`, which records do not know."""
+    said = str(error).replace(REPAIR, repair(path.parent))
+    return StoreError(said if str(path) in said else f"{path}: {said}")
 
 
 def seal(body: bytes) -> bytes:
@@ -164,7 +173,7 @@ def _checked_body(blob: bytes) -> memoryview:
     if blob[0] != VERSION:
         raise StoreError(
             f"a stored record has format {blob[0]}, this version reads {VERSION}: use the version "
-            f"that wrote the run. If there is none, the record is damaged: {_REPAIR}"
+            f"that wrote the run. If there is none, the record is damaged: {REPAIR}"
         )
     rest = _PREFIX_BYTES + _SUM_BYTES
     if blob[_PREFIX_BYTES:rest] != _sum(blob[1:2] + blob[rest:]):

@@ -16,6 +16,7 @@ from orchestrator.disk import files
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import codec, lookup, reading, schema, values
+from orchestrator.store.blobs import located
 from orchestrator.store.codec import Packed
 from orchestrator.store.connections import Reader
 from orchestrator.store.entries import OutcomeEntry, tally_of
@@ -121,9 +122,7 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise schema.explain(path, error) from error
     except StoreError as error:
-        if str(path) in str(error):
-            raise
-        raise StoreError(f"{path}: {error}") from error
+        raise located(error, path) from error
 
 
 Lent = tuple[Outcome, OutcomeEntry]

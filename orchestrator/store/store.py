@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import codec, lookup, reading, schema, values
+from orchestrator.store import blobs, codec, lookup, reading, schema, values
 from orchestrator.store.connections import Reader, Tables, Writer
 from orchestrator.store.entries import (
     Entry,
@@ -115,6 +115,8 @@ class Store(Readings):
         # The first error is what matters; that of closing would hide it.
         with nullcontext() if kind is None else suppress(StoreError):
             self.close()
+        if isinstance(error, StoreError) and blobs.REPAIR in str(error):
+            raise blobs.located(error, self.path) from error
 
     def close(self) -> None:
         """Write what is pending and close the file. May be called twice.

@@ -105,6 +105,7 @@ SYSTEM_REFUSED: Final = _words(
     r"only [\"'`]?user[\"'`]?.{0,40}assistant[\"'`]?.{0,40}roles?",
     r"[\"'`]?role[\"'`]?.{0,40}should be [\"'`]?user[\"'`]? or [\"'`]?assistant",
 )
+"""The role system is refused."""
 CAP: Final = _words(
     r"(?:log_?probs?(?:_num)?|top_n_tokens)\b.{0,100}(?:at most|less than|<=|\bmax\w*|greater than|"
     r"between|exceed|\brange\b|smaller than|too (?:large|many|high)|\bin [\[(]?\d|up to \d)",
@@ -117,11 +118,12 @@ _MOST: Final = re.compile(
     r"\D{0,20}([0-9]{1,9})(?![0-9])(?P<excluded> \(exclusive\))?",
     re.IGNORECASE,
 )
-_LEAST: Final = re.compile(
+LEAST: Final = re.compile(
     r"max\w*_tokens\b.{0,80}?(?:>=|at least|min(?:imum)?(?: value)?(?: is| of)?|"
     r"greater than or equal to)\D{0,10}([0-9]{1,3})(?![0-9])",
     re.IGNORECASE | re.DOTALL,
 )
+"""Fewer tokens are refused than the server draws at least, their number in group 1."""
 _LISTS_NONE: Final = _words(
     rf"{_REFUSED}.{{0,60}}log_?prob",
     rf"log_?prob\w*.{{0,60}}{_REFUSED}",
@@ -303,12 +305,6 @@ def most_in(words: str) -> int | None:
     """The most alternatives that a server lists, in the words with which it refuses more."""
     match = _MOST.search(words)
     return None if match is None else int(match[1]) - bool(match["excluded"])
-
-
-def least_in(words: str) -> int | None:
-    """The fewest tokens that a server draws, in the words with which it refuses fewer."""
-    match = _LEAST.search(words)
-    return None if match is None else int(match[1])
 
 
 def field_in(words: str) -> str:
