@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 946,
+    "private functions used once": 944,
     "functions with `Any` in the signature": 214,
-    "lines": 99_061,
+    "lines": 99_058,
     "files": 396,
-    "distinct names": 3_599,
+    "distinct names": 3_587,
     "value classes": 478,
     "fields of value classes": 2_314,
     "pairs of value classes that share 60 % of their fields": 14,

@@ -126,7 +126,7 @@ def broken(plugin: Plugin[Settings], function: str, said: str) -> PluginError:
     return PluginError(f"{place_of(type(plugin))}: {function}() {said}")
 
 
-def check_made(method: Method[MethodSettings]) -> None:
+def check(method: Method[MethodSettings]) -> None:
     """See that the properties of a method that name models give names.
 
     Raises:

@@ -320,11 +320,11 @@ def _with_texts(files: Sequence[Path], frame: pl.DataFrame) -> pl.DataFrame:
 
     A text that many rows share takes memory once here, but for each row where it is used.
     """
-    _refuse_more_than_is_allowed(files, sum(map(_text_bytes, frame)))
+    _refuse_more_than_is_allowed(files, sum(map(bytes_of, frame)))
     return frame
 
 
-def _text_bytes(column: pl.Series) -> int:
+def bytes_of(column: pl.Series) -> int:
     """Bytes of all texts of a column, one that several rows share counted for each."""
     match column.dtype:
         case pl.String():
@@ -332,9 +332,9 @@ def _text_bytes(column: pl.Series) -> int:
         case pl.Binary():
             return int(column.bin.size().cast(pl.Int64).sum())
         case pl.Struct():
-            return sum(_text_bytes(column.struct.field(name)) for name in column.struct.fields)
+            return sum(bytes_of(column.struct.field(name)) for name in column.struct.fields)
         case (pl.List() | pl.Array()) as kind if kind.inner.is_nested() or kind.inner in _TEXTS:
-            return _text_bytes(column.explode())
+            return bytes_of(column.explode())
     return 0
 
 

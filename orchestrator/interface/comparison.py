@@ -70,7 +70,6 @@ def _figure(table: Table, name: str) -> Figure:
 
 
 FORMAT: Final = 2
-_SHOWN_CHANGES: Final = 10
 _MOST_ALONE: Final = 1000
 _MOST_SAID: Final = 6
 _SCHEMA: Final = {
@@ -251,7 +250,7 @@ def compare(
     settings = {side.label: side.result.settings for side in sides}
     tables += [
         table
-        for table in (changed_table(changes, chosen, _SHOWN_CHANGES), settings_table(settings))
+        for table in (changed_table(changes, chosen), settings_table(settings))
         if table is not None
     ]
     incomplete = ((side.label, side.result.completeness.words()) for side in sides)

@@ -287,6 +287,7 @@ MOST_CHANGES: Final = 50
 """Items that differ most, of which a comparison says the values."""
 _ABSENT: Final = object()
 _MOST_PREVIEW: Final = 60
+_SHOWN_CHANGES: Final = 10
 _MOST_NAMED: Final = 5
 _MOST_SETTINGS: Final = 200
 _MOST_SETTING: Final = 300
@@ -355,7 +356,7 @@ def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:
     ]
 
 
-def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | None:
+def changed_table(changes: Sequence[Change], by: str) -> Table | None:
     """Return the items that changed most as a table; None for none."""
     if not changes:
         return None
@@ -373,7 +374,7 @@ def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | No
     rows = [
         (one.item, one.prompt, *((one.model,) if has_model else ()),
          *(() if is_told else (f"{one.second} minus {one.first}",)), one.a, one.b, one.difference)
-        for one in changes[:n_most]
+        for one in changes[:_SHOWN_CHANGES]
     ]  # fmt: skip
     table = make_table("compare.items", f"Items that differ most, by {by}", columns, rows)
     return msgspec.structs.replace(table, source=score_words(changes[0].score))
@@ -402,18 +403,18 @@ def common_notes(sides: Sequence[Side], common: Common) -> list[str]:
     return notes
 
 
-def _differing(values: Sequence[object], path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def differing(values: Sequence[object], path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Descend where all values are mappings or lists; a part that only some have is one setting."""
     if all(isinstance(value, Mapping) for value in values):
         maps = [value for value in values if isinstance(value, Mapping)]
         for key in dict.fromkeys(key for one in maps for key in one):
             inner = [one.get(key, _ABSENT) for one in maps]
-            yield from _differing(inner, f"{path}.{key}" if path else str(key))
+            yield from differing(inner, f"{path}.{key}" if path else str(key))
     elif all(isinstance(value, list) for value in values):
         lists = [value for value in values if isinstance(value, list)]
         for place in range(max(map(len, lists))):
             inner = [one[place] if place < len(one) else _ABSENT for one in lists]
-            yield from _differing(inner, f"{path}.{place}")
+            yield from differing(inner, f"{path}.{place}")
     elif any(value != values[0] for value in values):
         yield path, tuple(map(_in_words, values))
 
@@ -432,7 +433,7 @@ def _in_words(value: object) -> str:
 
 def settings_table(settings: Mapping[str, Mapping[str, object]]) -> Table | None:
     """Return the settings of runs, by their names, that differ as a table; None for none."""
-    found = list(_differing([*settings.values()], ""))[:_MOST_SETTINGS]
+    found = list(differing([*settings.values()], ""))[:_MOST_SETTINGS]
     if not found:
         return None
     columns = [Column("setting"), *map(Column, settings)]

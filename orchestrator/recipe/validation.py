@@ -92,7 +92,7 @@ class Plugs:
             with plugins.blaming():
                 made = plugin(config)
                 if isinstance(made, Method):
-                    contracts.check_made(made)
+                    contracts.check(made)
                 return kind, made
         except PluginError as error:
             self._fault(path, about(path, str(error)))

@@ -110,7 +110,7 @@ class RunDirectory:
         else:
             held = held_by_flock(path / _LOCK, owner)
         with held as directory.check_owned:
-            directory._prepare(mark)
+            directory.prepare(mark)
             yield directory
 
     @classmethod
@@ -230,7 +230,7 @@ class RunDirectory:
             return None
         return owner
 
-    def _prepare(self, mark: _Mark) -> None:
+    def prepare(self, mark: _Mark) -> None:
         """Mark the folder as a run's and make those inside."""
         if not (self.path / _MARK).exists():
             _write(self.path / _MARK, msgspec.json.encode(mark), durable=True)

@@ -201,12 +201,12 @@ class _Source:
             if any(self._connection.execute(sql).fetchone()[0] for sql in _FAULTS):
                 return False
             schema.check_objects(self._connection, self._path)
-            reading.check(self._query, self._path)
+            reading.check(self.query, self._path)
             meta = self.meta()
             if values.faulty(meta) or _right_values(meta)[1]:
                 return False
             if FRAMES in meta:
-                reading.check_frames(self._query, msgspec.json.decode(meta[FRAMES], type=dict))
+                reading.check_frames(self.query, msgspec.json.decode(meta[FRAMES], type=dict))
             for (rows,) in self._connection.execute("SELECT rows FROM unit"):
                 decode_rows(rows)
             for (provenance,) in self._connection.execute("SELECT provenance FROM server"):
@@ -217,7 +217,8 @@ class _Source:
             return False
         return True
 
-    def _query(self, sql: str, given: Sequence[object]) -> list[tuple[object, ...]]:
+    def query(self, sql: str, given: Sequence[object]) -> list[tuple[object, ...]]:
+        """Return the rows of a statement."""
         return self._connection.execute(sql, given).fetchall()
 
     def _last(self, table: str) -> int:

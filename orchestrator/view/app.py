@@ -26,7 +26,7 @@ from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
 from orchestrator.view.item import MAX_TEXT, page
 from orchestrator.view.items import CHANGE, Items, Rows, Wanted
-from orchestrator.view.labelling import Desk
+from orchestrator.view.labelling import Sheet
 from orchestrator.view.library import Library, Snapshot, compared
 
 _EXPORTS: Final = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
@@ -95,7 +95,7 @@ _JSON: Final = "application/json"
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-def make_app(library: Library, desk: Desk | None = None) -> Starlette:
+def make_app(library: Library, desk: Sheet | None = None) -> Starlette:
     """The application, to be put behind a `Guard`; with a desk for labels where one is given."""
     api = Api(library, desk)
     routes = [
@@ -127,7 +127,7 @@ def make_app(library: Library, desk: Desk | None = None) -> Starlette:
 class Api:
     """The requests of the page; each is answered in a thread of its own."""
 
-    def __init__(self, library: Library, desk: Desk | None = None) -> None:
+    def __init__(self, library: Library, desk: Sheet | None = None) -> None:
         self._library = library
         self._desk = desk
 
@@ -169,7 +169,7 @@ class Api:
         return await _written_by(request, dict[str, str | int], _MOST_NOTE_BYTES, write)
 
     @property
-    def sheet(self) -> Desk:
+    def sheet(self) -> Sheet:
         """The sheet that is labelled."""
         if self._desk is None:
             raise UsageError(

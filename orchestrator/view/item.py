@@ -265,7 +265,7 @@ def _asked(ask: AnyAsk, outcome: Outcome | Failure, speller: Speller) -> Data:
         return {**found, "failed": page_line(f"{outcome.cause}: {outcome.message}")}
     match ask, outcome:
         case GenerateAsk(), Generation():
-            found |= _generated(ask, outcome, speller)
+            found |= _drawn(ask, outcome, speller)
         case ScoreAsk(), Scored():
             found |= _scored(ask, outcome, speller)
         case ChooseAsk(), Choice():
@@ -301,7 +301,7 @@ def _asked(ask: AnyAsk, outcome: Outcome | Failure, speller: Speller) -> Data:
     return found
 
 
-def _generated(ask: GenerateAsk, made: Generation, speller: Speller) -> Data:
+def _drawn(ask: GenerateAsk, made: Generation, speller: Speller) -> Data:
     sampling = ask.sampling
     return {
         "turn": ask.turn,

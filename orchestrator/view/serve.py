@@ -26,7 +26,7 @@ from orchestrator.errors import UsageError, on_disk_error
 from orchestrator.report.text import safe_line, write_to
 from orchestrator.runner.servers.registry import state_folder
 from orchestrator.view.app import make_app
-from orchestrator.view.labelling import Desk
+from orchestrator.view.labelling import Sheet
 from orchestrator.view.library import Library
 
 # Access to the pages: only this machine's browser, after it has shown a token given to it.
@@ -209,7 +209,7 @@ def serve(
         UsageError: If the port is taken.
         DatasetError: If a row of the sheet is wrong.
     """
-    desk = None if labels is None else Desk(labels)
+    desk = None if labels is None else Sheet(labels)
     listening = _listen(port)
     taken = listening.getsockname()[1]
 
