@@ -364,7 +364,7 @@ def _table(score: str, found: Sequence[Difference], by: By, two_runs: tuple[str,
     most = max(found, key=lambda one: one.n)
     basis = f"{counted_words(most.n, most.n_clusters)} · paired · {METHOD}.{less}"
     table = make_table(f"compare.{score}", title, columns, rows, basis=basis)
-    return msgspec.structs.replace(table, source=score_words(score))
+    return msgspec.structs.replace(table, source=score)
 
 
 def _verdict(one: Difference) -> Cell:

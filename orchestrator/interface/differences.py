@@ -12,7 +12,7 @@ import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, codes, n_distinct
 from orchestrator.clusters import counted as counted_in
-from orchestrator.columns import ITEMS, score_words
+from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import ROWS_AT_ONCE
 from orchestrator.frames import names_of, slices_of
 from orchestrator.interface.sides import Common, Side, points_of, scores_of
@@ -377,7 +377,7 @@ def changed_table(changes: Sequence[Change], by: str) -> Table | None:
         for one in changes[:_SHOWN_CHANGES]
     ]  # fmt: skip
     table = make_table("compare.items", f"Items that differ most, by {by}", columns, rows)
-    return msgspec.structs.replace(table, source=score_words(changes[0].score))
+    return msgspec.structs.replace(table, source=changes[0].score)
 
 
 def common_notes(sides: Sequence[Side], common: Common) -> list[str]:

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from orchestrator import numbers
+from orchestrator.columns import score_words
 from orchestrator.report.page import BAD, FAINT, HEADING, Column, Page, paged
 from orchestrator.report.text import escaped, safe_line
 from orchestrator.report.words import UNTRUSTED, plain
@@ -287,6 +288,8 @@ def generic_json(table: Table) -> dict[str, Any]:
 def _heading(table: Table) -> tuple[str, str]:
     title = table.title
     if table.source and table.source not in table.key.split("."):
-        title = f"{title} ({table.source})"
+        # Of a comparison, a score of a method
+        source = score_words(table.source) if "." in table.source else table.source
+        title = f"{title} ({source})"
     is_marked = table.warning and not title.startswith("No ranking")
     return f"{title} {UNTRUSTED}" if is_marked else title, table.basis

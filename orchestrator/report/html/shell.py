@@ -18,6 +18,7 @@ from typing import Final
 import jinja2
 from markupsafe import Markup, escape
 
+from orchestrator.columns import score_words
 from orchestrator.figures import Figure, key
 from orchestrator.report.html.figures import made_safe
 from orchestrator.report.text import page_line, safe_block, safe_name
@@ -156,7 +157,7 @@ def template(name: str) -> jinja2.Template:
     environment.globals["terms"] = terms()
     environment.globals["made"] = lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     shown = {"line": page_line, "isolated": isolated, "name": safe_name, "block": safe_block}
-    said = {"explained": explained, "together": together, "coded": coded}
+    said = {"explained": explained, "together": together, "coded": coded, "scored": score_words}
     environment.filters |= shown | said
     return environment.get_template(name)
 
