@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from orchestrator.disk import columnar
 from orchestrator.disk.files import write_text
 from orchestrator.errors import UsageError, nearest
 from orchestrator.figures import Figure, Picture, key, point
@@ -243,8 +244,11 @@ def compare(
     found = contrasts(sides, common, chosen, scores, _baseline(baseline, sides, chosen))
     _check_scores(scores, found, sides, common, chosen)
     compared = [_doubted(one, chosen, sides) for one in differences(found, confidence_level)]
-    rankings = joint_rankings(sides, common, confidence_level)
     changes = most_changed(found, sides[0])
+    # It holds a number of each prompt for each difference.
+    del found
+    columnar.give_back()
+    rankings = joint_rankings(sides, common, confidence_level)
     tables = [*_difference_tables(compared, chosen, sides), *rating_tables(sides, rankings)]
     tables += agreement_tables(sides, common, confidence_level)
     settings = {side.label: side.result.settings for side in sides}
