@@ -103,20 +103,6 @@ class Separated:
 _NO_FEATURES: Final = "{} gives no {}; the embedded server does"
 
 
-class Given(msgspec.Struct, frozen=True):
-    """A continuation to score.
-
-    Attributes:
-        prompt: Ids of the prompt.
-        ids: Ids of what comes after it.
-        boundary: How these were cut, as in `orchestrator.records.Scored`.
-    """
-
-    prompt: Ids
-    ids: Ids
-    boundary: str
-
-
 class Labels(msgspec.Struct):
     """Labels as paths of tokens, and what was read of them so far.
 
@@ -194,15 +180,6 @@ class ByIds(OpenaiCompatible):
         return await outcome(self._choose(ask))
 
     async def _score(self, ask: ScoreAsk) -> Scored:
-        """The score of something, by a model that can be asked it; raises `Failed`."""
-        raise NotImplementedError
-
-    async def _choose(self, ask: ChooseAsk) -> Choice:
-        """A choice by a model that can be asked it; raises `Failed`."""
-        raise NotImplementedError
-
-    async def _given(self, ask: ScoreAsk) -> Given:
-        """The ids to be scored."""
         prompt = await self._contexts.prompt(ask.messages)
         ids, boundary = ask.token_ids, "separate"
         if not ids and ask.text:
@@ -210,19 +187,24 @@ class ByIds(OpenaiCompatible):
             ids, boundary = found.ids, found.boundary
         if ask.end_of_turn:
             ids = (*ids, await self._contexts.end_of_turn())
-        return Given(prompt, ids, boundary)
-
-    def _scored(self, given: Given, forced: Forced) -> Scored:
-        """The score of what was given, by its log-probabilities."""
+        forced = await self._forced(prompt, ids, ask.top_logprobs)
         return Scored(
-            np.array(given.ids, dtype=np.int32),
+            np.array(ids, dtype=np.int32),
             forced.logprobs,
-            len(given.prompt),
-            given.boundary,
+            len(prompt),
+            boundary,
             f"{self.kind}.{self.score_method}",
             forced.n_cached,
             forced.top,
         )
+
+    async def _forced(self, prompt: Ids, ids: Ids, n_top: int) -> Forced:
+        """The log-probabilities of ids after a prompt, with alternatives; raises `Failed`."""
+        raise NotImplementedError
+
+    async def _choose(self, ask: ChooseAsk) -> Choice:
+        """A choice by a model that can be asked it; raises `Failed`."""
+        raise NotImplementedError
 
     async def _labels(self, ask: ChooseAsk, negligible: float) -> Labels:
         """The labels as paths, nothing read yet.

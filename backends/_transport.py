@@ -21,6 +21,7 @@ import logging
 import re
 import socket
 import struct
+from asyncio.trsock import TransportSocket
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final, Protocol, TypeAlias, TypeVar
@@ -212,16 +213,8 @@ Option = tuple[int, int, int]
 _log = logging.getLogger(__name__)
 
 
-class Socket(Protocol):
-    """A socket, or the object that an event loop gives for one."""
-
-    def setsockopt(self, level: int, option: int, value: int, /) -> None:
-        """See `socket.socket`."""
-        ...
-
-    def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
-        """See `socket.socket`."""
-        ...
+Socket: TypeAlias = socket.socket | TransportSocket
+"""A socket, or the object that an event loop gives for one."""
 
 
 def keepalive_options() -> list[Option]:

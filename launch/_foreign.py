@@ -22,6 +22,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from launch import _spec, _weights
 from launch._spec import KEY_VARIABLE, ServerSpec
 from launch._starting import CARRIED, start_server
+from orchestrator.errors import LaunchError
 from orchestrator.plugins.base import Settings
 from orchestrator.serving import Footprint, LaunchKind, Program, RunningServer, ServedModel
 
@@ -237,7 +238,12 @@ class FolderLaunch(ForeignLaunch[F]):
         """See `ForeignLaunch`."""
         (model,) = models
         adapters = getattr(self.config, self.adapters_setting)
-        _spec.check_adapters(adapters, model.name, self.adapters_setting)
+        if adapters and model.name not in adapters:
+            raise LaunchError(
+                f"model {model.name!r}: {self.adapters_setting} names "
+                f"{', '.join(sorted(adapters))}, which would never be used; the adapter to use "
+                "must have the name of the model"
+            )
         return ServedModel(model.name, str(await _weights.folder(model.weights)))
 
     @abstractmethod

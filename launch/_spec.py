@@ -74,18 +74,6 @@ def inherited(variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def taken(names: Collection[str], variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a recipe names by `env_from`.
-
-    Raises:
-        LaunchError: If one is not set.
-    """
-    missing = sorted(set(names) - {name for name in names if variables.get(name)})
-    if missing:
-        raise LaunchError(f"env_from: the environment variable {missing[0]} is not set")
-    return {name: variables[name] for name in names}
-
-
 def secrets_in(variables: Mapping[str, str], names: Collection[str] = ()) -> list[str]:
     """Values that no message may repeat: of variables that are called secrets, or are named."""
     return [
@@ -190,7 +178,9 @@ def server_env(
     Raises:
         LaunchError: If a variable that the recipe names is not set.
     """
-    named = taken(spec.env_from, ours)
+    if missing := sorted(name for name in spec.env_from if not ours.get(name)):
+        raise LaunchError(f"env_from: the environment variable {missing[0]} is not set")
+    named = {name: ours[name] for name in spec.env_from}
     kept = inherited(ours) | {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"} | named
     env = {**kept, **spec.env, spec.key_variable: api_key}
     return env, [api_key, *secrets_in(env, spec.env_from)]
@@ -231,13 +221,13 @@ def find_program(wanted: str, own: Path | None = None) -> str | None:
     return str(place) if place is not None and os.access(place, os.X_OK) else None
 
 
-def find_command(wanted: str | None, usual: str, own: Path, how: str) -> str:
+def find_command(wanted: str | None, usual: str, own: Path | None, how: str) -> str:
     """Return the path of a server's program.
 
     Args:
         wanted: As the recipe names it; None for the usual one.
         usual: Its name.
-        own: Where a set-up of ours puts it, below the project.
+        own: Where a set-up of ours puts it, below the project; None for nowhere.
         how: Advice where there is none.
 
     Raises:
@@ -246,23 +236,10 @@ def find_command(wanted: str | None, usual: str, own: Path, how: str) -> str:
     found = find_program(wanted or usual, None if wanted else own)
     if found is not None:
         return found
-    here = f"; there is one in {str(own)!r} here, which runs only if `command` names it"
-    raise LaunchError(
-        f"there is no command {wanted or usual!r}; {how}{here if os.access(own, os.X_OK) else ''}"
-    )
-
-
-def check_adapters(adapters: Collection[str], model: str, setting: str) -> None:
-    """Refuse adapters none of which would answer: the model is asked by its own name.
-
-    Raises:
-        LaunchError: With what to call them.
-    """
-    if adapters and model not in adapters:
-        raise LaunchError(
-            f"model {model!r}: {setting} names {', '.join(sorted(adapters))}, which would "
-            "never be used; the adapter to use must have the name of the model"
-        )
+    here = ""
+    if own is not None and os.access(own, os.X_OK):
+        here = f"; there is one in {str(own)!r} here, which runs only if `command` names it"
+    raise LaunchError(f"there is no command {wanted or usual!r}; {how}{here}")
 
 
 def adapter_arguments(name: str, adapters: Mapping[str, str]) -> tuple[str, ...]:

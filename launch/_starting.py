@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -108,29 +107,22 @@ async def start_server(spec: ServerSpec, log_path: Path, carrier: Carrier | None
     """
     tries_left = PORT_TRIES
     planned = "" if carrier is None else carrier.prefer
-    while isinstance(outcome := await _attempt(spec, log_path, carrier, planned), _NotReady):
+    while (outcome := await _attempt(spec, log_path, carrier, planned))[1]:
+        server, cause, is_tried_again = outcome
         tries_left -= 1
-        if tries_left == 0 or not outcome.is_tried_again:
+        if tries_left == 0 or not is_tried_again:
             raise LaunchError(
-                f"{spec.kind} server for {', '.join(spec.names)} did not start: {outcome.cause}\n"
-                f"last lines of {log_path}:\n{outcome.log_tail}"
+                f"{spec.kind} server for {', '.join(spec.names)} did not start: {cause}\n"
+                f"last lines of {log_path}:\n{server.log_tail()}"
             )
     logger.info("%s server for %s is ready", spec.kind, ", ".join(spec.names))
-    return outcome
-
-
-@dataclass(frozen=True, slots=True)
-class _NotReady:
-    """A failed attempt to start."""
-
-    cause: str
-    log_tail: str
-    is_tried_again: bool
+    return outcome[0]
 
 
 async def _attempt(
     spec: ServerSpec, log_path: Path, carrier: Carrier | None, planned: str
-) -> Server | _NotReady:
+) -> tuple[Server, str, bool]:
+    """Start once; the server, why it is not ready if it isn't, and if it may be tried again."""
     was_choosy = carrier is not None and bool(carrier.avoid or carrier.prefer)
     server, env, here = _spawn(spec, log_path, carrier)
     try:
@@ -144,7 +136,7 @@ async def _attempt(
     if fault is None:
         # What it complained of until now did not keep it from that.
         server.log.mark()
-        return server
+        return server, "", False
     exit_code = server.exit_code()
     await server.stop()
     log = server.log.text()
@@ -163,12 +155,8 @@ async def _attempt(
             )
         # Another machine may do better. Where none was free at once, any will do.
         carrier.avoid = server.node
-    return _NotReady(
-        cause=likely_cause(log, exit_code) + fault,
-        log_tail=server.log_tail(),
-        is_tried_again=was_choosy
-        or (exit_code is not None and ADDRESS_IN_USE.search(log) is not None),
-    )
+    is_taken = exit_code is not None and ADDRESS_IN_USE.search(log) is not None
+    return server, likely_cause(log, exit_code) + fault, was_choosy or is_taken
 
 
 def _spawn(

@@ -12,7 +12,6 @@ from pydantic import Field
 from launch import _memory, _sglang_main, _spec
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting
 from launch._spec import HOST, KEY_VARIABLE, beside
-from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, ServedModel
 
 KIND = "sglang"
@@ -135,13 +134,8 @@ class Launch(FolderLaunch[Config]):
 
     def find_command(self) -> str:
         """See `launch._foreign.ForeignLaunch`."""
-        python = _spec.find_program(self.config.python)
-        if python is None:
-            raise LaunchError(
-                f"there is no interpreter {self.config.python!r}; name that of SGLang's "
-                f"environment by `python`"
-            )
-        return python
+        how = "name the interpreter of SGLang's environment by `python`"
+        return _spec.find_command(self.config.python, "python3", None, how)
 
     def backend_settings(self, model: str) -> dict[str, object]:
         """Return settings that the back-end can't learn from the server, such as the adapter."""

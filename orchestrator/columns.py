@@ -91,7 +91,7 @@ class _Named(msgspec.Struct, frozen=True):
     def columns(self) -> dict[str, str]:
         """Return the columns that there are, by the name that reports know them by."""
         named = {name: getattr(self, name) for name in self.__struct_fields__}
-        return {name: column for name, column in named.items() if column}
+        return {name: column for name, column in named.items() if column and name != "title"}
 
 
 class PairColumns(msgspec.Struct, frozen=True):
@@ -181,7 +181,7 @@ class ScoreColumns(_Named, frozen=True):
     turn: str = ""
 
 
-class RewriteColumns(msgspec.Struct, frozen=True):
+class RewriteColumns(_Named, frozen=True):
     """Columns of rows in which a model rewrites its answer.
 
     Attributes:
@@ -205,10 +205,6 @@ class RewriteColumns(msgspec.Struct, frozen=True):
     unchanged: str
     model: str = "model"
     turn: str = "turn"
-
-    def columns(self) -> dict[str, str]:
-        """Return the columns by the name that reports know them by."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "title"}
 
 
 class AnswerColumns(_Named, frozen=True):

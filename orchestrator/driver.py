@@ -171,7 +171,7 @@ class Driver:
         """Give the end of a request to all units that wait for it."""
         del self._in_flight[request.key]
         ready = []
-        n_bytes = _outcome_bytes(outcome)
+        n_bytes = bytes_of(outcome)
         epoch = self._epoch_of(request.key)
         for unit, slot in request.waiters:
             unit.answers[slot] = outcome
@@ -272,7 +272,7 @@ class Driver:
                 waits_for.append(keyed.ask.model)
                 continue
             unit.answers[slot] = answer
-            self._hold(unit, _outcome_bytes(answer))
+            self._hold(unit, bytes_of(answer))
             if self._trace is not None:
                 self._trace(keyed.ask, unit.position, answer)
         unit.waits_for = waits_for
@@ -405,6 +405,6 @@ def _given(unit: _Running) -> Any:  # noqa: ANN401
     return AskFailed(answer) if isinstance(answer, Failure) else answer
 
 
-def _outcome_bytes(outcome: Outcome | Failure) -> int:
+def bytes_of(outcome: Outcome | Failure) -> int:
     """Memory of an outcome's text; numbers are let go as soon as a method has read them."""
     return sys.getsizeof(outcome.text) if isinstance(outcome, Generation) else 0

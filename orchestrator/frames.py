@@ -52,49 +52,34 @@ def make_frame(columns: Mapping[str, str], rows: Sequence[Sequence[object]]) -> 
     )
 
 
-def _column(name: str, values: Sequence[object], dtype: pl.DataType) -> pl.Series:
+def _column(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series:
     try:
-        if isinstance(dtype, pl.List):
-            return _nested(name, values, dtype)
-        return pl.Series(name, values, dtype=dtype)
+        if not isinstance(dtype, pl.List):
+            return pl.Series(name, values, dtype=dtype)
+        widths = {len(one) for one in values if one is not None}
+        if len(widths) != 1 or 0 in widths:
+            return pl.Series(name, values, dtype=dtype)
+        # By way of one long list where all are equally long: 60 times faster.
+        (width,) = widths
+        cells = [cell for one in values for cell in ((None,) * width if one is None else one)]
+        inner = pl.Series(name, cells, dtype=dtype.inner)
+        found = inner.reshape((len(values), width)).cast(dtype)
+        if None not in values:
+            return found
+        known = pl.Series([one is not None for one in values])
+        return pl.select(pl.when(known).then(found).alias(name)).to_series()
     except TypeError:
         # Such as 2.0 among whole numbers: rows are converted where columns are refused.
         rows = [(value,) for value in values]
         return pl.DataFrame(rows, schema={name: dtype}, orient="row").to_series()
 
 
-def _nested(name: str, values: Sequence[Any], dtype: pl.List) -> pl.Series:
-    """A column of lists, by way of one long list where all are equally long: 60 times faster."""
-    widths = {len(value) for value in values if value is not None}
-    if len(widths) != 1 or 0 in widths:
-        return pl.Series(name, values, dtype=dtype)
-    (width,) = widths
-    blank = (None,) * width
-    cells = [cell for value in values for cell in (blank if value is None else value)]
-    found = pl.Series(name, cells, dtype=dtype.inner).reshape((len(values), width)).cast(dtype)
-    if None not in values:
-        return found
-    known = pl.Series([value is not None for value in values])
-    return pl.select(pl.when(known).then(found).alias(name)).to_series()
-
-
 def write_parquet(
     columns: Mapping[str, str], rows: Iterable[Sequence[object]], path: Path
-) -> pl.LazyFrame:
+) -> Generator[None]:
     """Write packed rows to one Parquet file, replaced as a whole when all are there.
 
-    Raises:
-        StoreError: If the file can't be written.
-    """
-    for _ in writing_parquet(columns, rows, path):
-        pass
-    return columnar.scan(path)
-
-
-def writing_parquet(
-    columns: Mapping[str, str], rows: Iterable[Sequence[object]], path: Path
-) -> Generator[None]:
-    """`write_parquet` in steps of some milliseconds; closed before its end it changes nothing.
+    It goes on by steps of some milliseconds; closed before its end it changes nothing.
 
     Raises:
         StoreError: If the file can't be written.
@@ -141,6 +126,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
 
     Attributes:
         folder: Where they are.
+        paths: The file of each frame.
         beside: Folder of what is computed of them and kept.
         roles: Of the columns of each frame; None where the run does not say.
     """
@@ -156,7 +142,7 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         self.beside = folder if beside is None else beside
         self.roles = roles
         self._digests: dict[str, tuple[tuple[int, ...], bytes]] = {}
-        self._paths = {
+        self.paths = {
             path.stem: path
             for path in (*sorted(folder.glob("*.parquet")), *also)
             # What a link leads to is no part of a run.
@@ -164,21 +150,21 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
         }
 
     def __getitem__(self, name: str) -> pl.DataFrame:
-        return columnar.read(self._paths[name])
+        return columnar.read(self.paths[name])
 
     def __contains__(self, name: object) -> bool:
         # The one of `Mapping` would read the frame.
-        return name in self._paths
+        return name in self.paths
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._paths)
+        return iter(self.paths)
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return len(self.paths)
 
     def digest(self, name: str) -> bytes:
         """A digest of the bytes of a frame's file, which is read anew only where it changed."""
-        with os.fdopen(files.open_plain(self._paths[name], os.O_RDONLY), "rb") as file:
+        with os.fdopen(files.open_plain(self.paths[name], os.O_RDONLY), "rb") as file:
             found = os.fstat(file.fileno())
             mark = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
             if self._digests.get(name, ((), b""))[0] != mark:
@@ -187,67 +173,46 @@ class FrameFiles(Mapping[str, pl.DataFrame]):
 
     def scan(self, name: str) -> pl.LazyFrame:
         """A frame that is read as far as what is asked of it needs."""
-        return columnar.scan(self._paths[name])
+        return columnar.scan(self.paths[name])
 
-    def slices(self, name: str, wanted: Sequence[str], n_rows: int) -> Iterator[pl.DataFrame]:
-        """So many rows at a time of what `columns` gives; none where there is no such column."""
-        if name not in self._paths:
-            return
-        found = self._there(name, wanted)
-        for begin in range(0, self.scan(name).select(pl.len()).collect().item(), n_rows):
-            yield columnar.slice_of(self._paths[name], found, begin, n_rows)
 
-    def parts(self, name: str, n_rows: int) -> Iterator[pl.DataFrame]:
-        """All columns of a frame, so many rows at a time; one part where it has no rows."""
-        is_empty = True
-        for part in self.slices(name, self.names(name), n_rows):
-            is_empty = False
-            yield part
-        if is_empty:
-            yield self[name]
+def names_of(frames: Mapping[str, pl.DataFrame], name: str) -> list[str]:
+    """Names of the columns of a frame; none where there is no such frame."""
+    return lazy_of(frames, name).collect_schema().names() if name in frames else []
 
-    def columns(self, name: str, wanted: Sequence[str]) -> pl.DataFrame:
-        """Return those of the wanted columns that a frame has; none where there is no frame."""
-        if name not in self._paths:
-            return pl.DataFrame()
-        found = self._there(name, wanted)
-        return columnar.read(self._paths[name], found) if found else pl.DataFrame()
 
-    def row(self, name: str, place: int) -> dict[str, Any]:
-        """The row at a place of a frame, counted from 0, by column."""
-        return columnar.slice_of(self._paths[name], pl.all(), place, 1).row(0, named=True)
-
-    def names(self, name: str) -> list[str]:
-        """Names of the columns of a frame; none where there is no such frame."""
-        if name not in self._paths:
-            return []
-        return columnar.scan(self._paths[name]).collect_schema().names()
-
-    def _there(self, name: str, wanted: Sequence[str]) -> list[str]:
-        there = self.names(name)
-        return [column for column in wanted if column in there]
+def lazy_of(frames: Mapping[str, pl.DataFrame], name: str) -> pl.LazyFrame:
+    """Return a frame for a query; of a file only the columns that the query needs are read."""
+    return frames.scan(name) if isinstance(frames, FrameFiles) else frames[name].lazy()
 
 
 def columns_of(
     frames: Mapping[str, pl.DataFrame], name: str, wanted: Sequence[str]
 ) -> pl.DataFrame:
     """Return those of the wanted columns that a frame has; of files only these are read."""
-    if isinstance(frames, FrameFiles):
-        return frames.columns(name, wanted)
-    frame = frames.get(name, pl.DataFrame())
-    return frame.select([column for column in wanted if column in frame.columns])
+    there = names_of(frames, name)
+    found = [column for column in wanted if column in there]
+    if found and isinstance(frames, FrameFiles):
+        return columnar.read(frames.paths[name], found)
+    return frames[name].select(found) if found else pl.DataFrame()
 
 
-def names_of(frames: Mapping[str, pl.DataFrame], name: str) -> list[str]:
-    """Names of the columns of a frame; none where there is no such frame."""
-    if isinstance(frames, FrameFiles):
-        return frames.names(name)
-    return frames[name].columns if name in frames else []
+def slices_of(
+    frames: Mapping[str, pl.DataFrame], name: str, wanted: Sequence[str], n_rows: int
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows of `columns_of`, so many at a time; of files only these are held.
 
-
-def lazy_of(frames: Mapping[str, pl.DataFrame], name: str) -> pl.LazyFrame:
-    """Return a frame for a query; of a file only the columns that the query needs are read."""
-    return frames.scan(name) if isinstance(frames, FrameFiles) else frames[name].lazy()
+    A frame without rows has one slice; one that is not there has none.
+    """
+    if not (there := names_of(frames, name)):
+        return
+    found = [column for column in wanted if column in there]
+    n_all = lazy_of(frames, name).select(pl.len()).collect().item()
+    for begin in range(0, max(n_all, 1), n_rows):
+        if isinstance(frames, FrameFiles):
+            yield columnar.slice_of(frames.paths[name], found, begin, n_rows)
+        else:
+            yield frames[name].select(found).slice(begin, n_rows)
 
 
 def counted_by(
@@ -265,17 +230,8 @@ def counted_by(
 def row_of(frames: Mapping[str, pl.DataFrame], name: str, place: int) -> dict[str, object]:
     """The row at a place of a frame, counted from 0, by column; of a file only it is read."""
     if isinstance(frames, FrameFiles):
-        return frames.row(name, place)
+        return columnar.slice_of(frames.paths[name], pl.all(), place, 1).row(0, named=True)
     return frames[name].row(place, named=True)
-
-
-def slices_of(
-    frames: Mapping[str, pl.DataFrame], name: str, wanted: Sequence[str], n_rows: int
-) -> Iterator[pl.DataFrame]:
-    """Yield the rows of `columns_of`, so many at a time; of files only these are held."""
-    if isinstance(frames, FrameFiles):
-        return frames.slices(name, wanted, n_rows)
-    return columns_of(frames, name, wanted).iter_slices(n_rows)
 
 
 def _frames(

@@ -233,19 +233,16 @@ class _Reader:
                 self._fail(f"nothing to measure; measures: {', '.join(MEASURES)}", self._tokens[0])
             return Requirement(self._text, right, None, _FLIPPED[operator], -threshold)
         if right is not None:
-            self._check_pair(left, right)
+            message = ""
+            if left.measure != right.measure:
+                message = f"{left.measure} and {right.measure} can't be compared with each other"
+            elif left.measure in ("kappa", "risk", "missing", "failed"):
+                message = f"{left.measure} can only be compared with a number"
+            elif (_names(left), left.run) == (_names(right), right.run):
+                message = "both sides are the same; name another model, judge or run"
+            if message:
+                raise UnreadableError(message, self._text, right.column)
         return Requirement(self._text, left, right, operator, threshold)
-
-    def _check_pair(self, left: Term, right: Term) -> None:
-        if left.measure != right.measure:
-            message = f"{left.measure} and {right.measure} can't be compared with each other"
-            raise UnreadableError(message, self._text, right.column)
-        if left.measure in ("kappa", "risk", "missing", "failed"):
-            message = f"{left.measure} can only be compared with a number"
-            raise UnreadableError(message, self._text, right.column)
-        if (_names(left), left.run) == (_names(right), right.run):
-            message = "both sides are the same; name another model, judge or run"
-            raise UnreadableError(message, self._text, right.column)
 
     def _side(self) -> tuple[Term | None, float]:
         """A term, if there is one, and the sum of the numbers beside it."""
@@ -305,7 +302,7 @@ class _Reader:
             quoted = self._text[found.column - 1] in "\"'"
             if self._peek().text == "=" and self._peek().kind == "mark":
                 self._next()
-                self._check_option(name, measure, found, options)
+                self._check(name, measure, found, options)
                 given = self._next()
                 if given.kind not in ("name", "number"):
                     self._expected(f"a name for {found.text}", given)
@@ -326,7 +323,7 @@ class _Reader:
             if end.text == ")":
                 return names, options, run
 
-    def _check_option(
+    def _check(
         self, name: str, measure: Measure, found: Token, options: Mapping[str, Token]
     ) -> None:
         if found.text not in measure.options:

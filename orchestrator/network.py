@@ -210,6 +210,9 @@ def proxy_of(base_url: str) -> str | None:
 
     Servers on this machine or in a private network are always reached without one, and so are
     those that `NO_PROXY` lists.
+
+    Raises:
+        UsageError: If it is no address.
     """
     # It brings clients of its own along, which a check of a recipe needs not.
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
@@ -222,7 +225,12 @@ def proxy_of(base_url: str) -> str | None:
     if not found:
         return None
     found = found if "://" in found else f"http://{found}"
-    if urlsplit(found).scheme not in ("http", "https"):
+    try:
+        named = urlsplit(found)
+        _ = named.port
+    except ValueError as error:
+        raise UsageError(f"the proxy that the environment names: {error}") from None
+    if named.scheme not in ("http", "https"):
         log.warning("ignoring the proxy for %s: only HTTP proxies are supported", parts.hostname)
         return None
     return found
@@ -274,14 +282,24 @@ def trust(ca_file: str) -> "ssl.SSLContext | None":
     return context
 
 
+# What TLS says of a server, or of a proxy before it.
+_TLS: Final = (
+    ("mismatch", "the server's certificate is of another host ({why})"),
+    ("expired", "the server's certificate is too old, or this machine's clock is wrong ({why})"),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "the server's certificate is not trusted ({why}); if a private authority signed "
+        "it, give the file of that authority's certificate as `ca_file`",
+    ),
+    ("WRONG_VERSION_NUMBER", "no TLS is spoken there; such an address begins with http://"),
+    ("CERTIFICATE_REQUIRED", "the server asks for a client's certificate, and none is ever sent"),
+)
+
+
 def words_of(error: BaseException, secret: str) -> str:
-    """Return the words of a client's error without secrets, with a remedy for lack of trust."""
+    """Return the words of a client's error without secrets, with a remedy for faults of TLS."""
     said = re.sub(r"://[^/\s]*@", "://", str(error))  # the address of a proxy has its password
     said = failures.clean(said or type(error).__name__, secret)
-    if "CERTIFICATE_VERIFY_FAILED" not in said:
-        return said
-    why = said.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
-    return (
-        f"the server's certificate is not trusted ({why or said}); if a private authority signed "
-        "it, give the file of that authority's certificate as `ca_file`"
-    )
+    why = said.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+    found = (of.format(why=why) for word, of in _TLS if "SSL" in said and word in said)
+    return next(found, said)

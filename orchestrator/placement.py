@@ -231,9 +231,9 @@ def _left(shares: Iterable[Share], inventory: Inventory) -> tuple[dict[str, _Amo
     for share in shares:
         n_servers += 1
         for gpu in share.gpus:
-            left[gpu] = _less(left.get(gpu, (0,)), (share.n_bytes,))
+            left[gpu] = minus(left.get(gpu, (0,)), (share.n_bytes,))
         for name in share.nodes:
-            left[name] = _less(left.get(name, (0, 0, 0)), _taken(share.size))
+            left[name] = minus(left.get(name, (0, 0, 0)), _taken(share.size))
     return left, n_servers
 
 
@@ -247,7 +247,8 @@ def _taken(size: Size) -> _Amounts:
     return (size.gpus, size.cpus, size.n_bytes or 0)
 
 
-def _less(amounts: _Amounts, taken: _Amounts) -> _Amounts:
+def minus(amounts: _Amounts, taken: _Amounts) -> _Amounts:
+    """Return what is left of resources."""
     return tuple(n - m for n, m in zip(amounts, taken, strict=True))
 
 
@@ -373,7 +374,7 @@ def _search(
         left = [*rooms[-1]]
         for number in chosen:
             total, amounts = left[number]
-            left[number] = (total, _less(amounts, piece.least))
+            left[number] = (total, minus(amounts, piece.least))
         rooms.append(left)
     return tuple(packed)
 

@@ -26,14 +26,15 @@ def cited(works: Iterable[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for work in works:
-        known = entries(work) if work.lstrip().startswith("@") else _bundled()
+        known = entries(work) if work.lstrip().startswith("@") else bundled()
         keys = known if work.lstrip().startswith("@") else [work] if work in known else []
         found.update({key: known[key] for key in keys})
     return found
 
 
 @functools.cache
-def _bundled() -> dict[str, str]:
+def bundled() -> dict[str, str]:
+    """Return the works that come with this project, by key."""
     return entries((files("orchestrator") / "references.bib").read_text(encoding="utf-8"))
 
 

@@ -239,17 +239,6 @@ def untrusted(table: Table, warnings: Mapping[str, str]) -> Table:
     return msgspec.structs.replace(table, warning=warning) if warning else table
 
 
-def clustered_words(n_clusters: int) -> str:
-    """Explain numbers over clusters of prompts to their reader."""
-    words = (
-        "prompts that belong together (the dataset's field `cluster`) count as one: intervals and "
-        f"tests over prompts are over clusters of prompts, {n_clusters:,} in all"
-    )
-    if n_clusters < APPROXIMATE_BELOW:
-        words += f"; they are approximate with fewer than {APPROXIMATE_BELOW}"
-    return words
-
-
 def by_cluster(table: Table, n_clusters: int) -> Table:
     """A table whose numbers are over clusters of prompts, saying so where it has any interval.
 
@@ -270,8 +259,13 @@ def by_cluster(table: Table, n_clusters: int) -> Table:
         )
         for row in table.rows
     )
-    notes = (*table.notes, clustered_words(n_clusters))
-    return msgspec.structs.replace(table, rows=rows, notes=notes)
+    words = (
+        "prompts that belong together (the dataset's field `cluster`) count as one: intervals and "
+        f"tests over prompts are over clusters of prompts, {n_clusters:,} in all"
+    )
+    if n_clusters < APPROXIMATE_BELOW:
+        words += f"; they are approximate with fewer than {APPROXIMATE_BELOW}"
+    return msgspec.structs.replace(table, rows=rows, notes=(*table.notes, words))
 
 
 def with_interval(
@@ -289,12 +283,12 @@ def with_interval(
 def as_chance(log_odds: float, interval: Interval | None) -> Measured:
     """Return log-odds and their interval as a probability, with 0.5 for no effect."""
 
-    def chance(odds: float) -> float:
+    def probability(odds: float) -> float:
         return 0.5 + 0.5 * math.tanh(0.5 * odds)
 
     if interval is None:
-        return Measured(chance(log_odds), why="no interval from fewer than two prompts")
-    return Measured(chance(log_odds), chance(interval.low), chance(interval.high))
+        return Measured(probability(log_odds), why="no interval from fewer than two prompts")
+    return Measured(probability(log_odds), probability(interval.low), probability(interval.high))
 
 
 def counted_words(n_items: int, n_clusters: int | None) -> str:
@@ -341,18 +335,14 @@ def cell_parts(column: Column, cell: Cell) -> Parts:
             low = "(open" if math.isinf(cell.low) else f"[{_end(column, cell.low)}"
             high = "open)" if math.isinf(cell.high) else f"{_end(column, cell.high)}]"
             interval = f"{low}, {high}{DOUBT if cell.why else ''}"
-        return Parts(_form(column)(cell.value), interval, _rests_on(cell))
+        # Prompts, clusters of prompts, or both.
+        n = "" if cell.n is None else f"n={numbers.count(cell.n)}"
+        if cell.n_clusters is not None:
+            clusters = numbers.counted(cell.n_clusters, "cluster")
+            is_count = cell.n is None and cell.low is None
+            n = f"{n} in {clusters}".strip() if n or is_count else f"n={clusters}"
+        return Parts(_form(column)(cell.value), interval, n)
     return Parts(numbers.UNDEFINED if cell is None else _form(column)(float(cell)))
-
-
-def _rests_on(cell: Measured) -> str:
-    """Return a cell's sample size: prompts, clusters of prompts, or both; empty if unknown."""
-    n = "" if cell.n is None else f"n={numbers.count(cell.n)}"
-    if cell.n_clusters is None:
-        return n
-    clusters = numbers.counted(cell.n_clusters, "cluster")
-    is_count = cell.n is None and cell.low is None
-    return f"{n} in {clusters}".strip() if n or is_count else f"n={clusters}"
 
 
 def _end(column: Column, value: float) -> str:
@@ -361,7 +351,7 @@ def _end(column: Column, value: float) -> str:
 
 
 def _form(column: Column) -> Callable[[float], str]:
-    def decimals(value: float, sign: str = "") -> str:
+    def number(value: float, sign: str = "") -> str:
         return f"{round(value, column.digits) + 0.0:{sign}.{column.digits}f}"
 
     written: dict[str, Callable[[float], str]] = {
@@ -369,10 +359,10 @@ def _form(column: Column) -> Callable[[float], str]:
         "percent": numbers.percent,
         "probability": numbers.probability,
         "rating": numbers.rating,
-        "signed": lambda value: decimals(value, "+"),
+        "signed": lambda value: number(value, "+"),
         "p": lambda value: f"< {_LEAST_P}" if value < _LEAST_P else f"{value:.3f}",
     }
-    chosen = written.get(column.form, decimals)
+    chosen = written.get(column.form, number)
 
     def finite(value: float) -> str:
         if math.isnan(value):

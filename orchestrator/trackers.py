@@ -91,7 +91,7 @@ class TrackioTracker(Tracker):
     def begin(self, log_to: LogTo, name: str, folder: Path, parameters: Parameters) -> None:  # noqa: ARG002 (it has a place of its own)
         """Open a run and log the parameters."""
         trackio: Any = importlib.import_module("trackio")
-        with _silent():
+        with quiet():
             self._run: Any = trackio.init(
                 project=log_to.project or name, name=name, config=dict(parameters), embed=False
             )
@@ -103,12 +103,12 @@ class TrackioTracker(Tracker):
     def end(self, metrics: Mapping[str, float], state: State) -> None:
         """Log the results and close the run."""
         self._run.log({**metrics, "state": state})
-        with _silent():
+        with quiet():
             self._run.finish()
 
 
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep what trackio prints from stdout, which belongs to the results."""
     with (
         Path(os.devnull).open("w", encoding="utf-8") as nowhere,

@@ -95,12 +95,12 @@ class Part(msgspec.Struct, frozen=True):
         """
         found = self.method.combinations(self.candidates)
         listed = contracts.listed(self.method, "combinations", found, Combination)
-        wrong = next((one for one in listed if not _names_models(one)), None)
-        if wrong is not None:
+        for one in listed:
+            is_list = type(one.models) is tuple and len(one.models) > 0
+            if is_list and {str} == {*map(type, one.models)} and type(one.judge) is str:
+                continue
             said = "must be a tuple of names, and judge a name"
-            raise contracts.broken(
-                self.method, "combinations", f"gave {wrong!r:.80}: models {said}"
-            )
+            raise contracts.broken(self.method, "combinations", f"gave {one!r:.80}: models {said}")
         return listed
 
     def stages(self, candidates: Sequence[str] | None = None) -> list[Stage]:
@@ -112,7 +112,7 @@ class Part(msgspec.Struct, frozen=True):
         found = self.method.stages(candidates or self.candidates)
         listed = contracts.listed(self.method, "stages", found, Stage)
         for stage in listed:
-            if fault := _stage_fault(stage):
+            if fault := _fault(stage):
                 raise contracts.broken(self.method, "stages", f"gave a stage whose {fault}")
         return listed
 
@@ -122,13 +122,7 @@ class Part(msgspec.Struct, frozen=True):
         return settings_of(self.method.config)
 
 
-def _names_models(one: Combination) -> bool:
-    names = one.models
-    is_list = type(names) is tuple and len(names) > 0
-    return is_list and {str} == {*map(type, names)} and type(one.judge) is str
-
-
-def _stage_fault(stage: Stage) -> str:
+def _fault(stage: Stage) -> str:
     """Return what is wrong with the values of a stage; empty for nothing."""
     texts = (stage.name, stage.model, stage.ask, stage.draw, *_tuple(stage.features))
     if not all(isinstance(text, str) for text in texts):
@@ -214,7 +208,14 @@ class Plan:
         self.clusters = clusters
         self.is_new = is_new
         for part in parts:
-            _check_needs(part.kind, part.method, items)
+            for name in sorted(part.method.needs()):
+                every = (getattr(items.item(index), name) for index in range(len(items)))
+                if len(items) and all(value is None for value in every):
+                    raise UsageError(
+                        f"{part.kind}: its prompt shows the {name} of each item, and no item has "
+                        f"one; set its column with dataset: {{fields: {{{name}: COLUMN}}}}, or use "
+                        "another prompt"
+                    )
         self.identities = dict(identities)
         self.seed = seed
         self.given = dict(given or {})
@@ -305,7 +306,7 @@ class Plan:
         """The method and the unit at a position."""
         index, which = divmod(position, len(self._combinations))
         part, combination = self._combinations[which]
-        item = self._item_at(index)
+        item = self.item(index)
         return Work(part, Unit(item, combination.models, combination.judge))
 
     def unit_hash(self, position: int) -> bytes:
@@ -313,7 +314,7 @@ class Plan:
         index, which = divmod(position, len(self._combinations))
         content = self.items.content(index) or self._contents.get(index)
         if content is None:
-            content = item_digest(self._item_at(index))
+            content = item_digest(self.item(index))
             if len(self._contents) >= _KEPT_CONTENTS:
                 del self._contents[next(iter(self._contents))]
             self._contents[index] = content
@@ -348,7 +349,7 @@ class Plan:
             seen.update(marks)
         return found
 
-    def _item_at(self, index: int) -> Item:
+    def item(self, index: int) -> Item:
         """An item; the last few are kept, because its units are opened one after the other."""
         item = self._kept.get(index)
         if item is None:
@@ -358,21 +359,3 @@ class Plan:
                     del self._kept[next(iter(self._kept))]
                 self._kept[index] = item
         return item
-
-
-def _check_needs(kind: str, method: Method[MethodSettings], items: Items) -> None:
-    """See that a method can work with these items, before anything is sent.
-
-    One item that has what is needed is enough: the others become failed units, each with its cause.
-
-    Raises:
-        UsageError: If the method needs a part of an item that no item has.
-    """
-    for name in sorted(method.needs()):
-        if len(items) and all(
-            getattr(items.item(index), name) is None for index in range(len(items))
-        ):
-            raise UsageError(
-                f"{kind}: its prompt shows the {name} of each item, and no item has one; set "
-                f"its column with dataset: {{fields: {{{name}: COLUMN}}}}, or use another prompt"
-            )

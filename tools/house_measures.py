@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 986,
-    "functions with `Any` in the signature": 216,
-    "lines": 99_633,
-    "files": 397,
-    "distinct names": 3_743,
-    "value classes": 483,
-    "fields of value classes": 2_336,
+    "private functions used once": 944,
+    "functions with `Any` in the signature": 214,
+    "lines": 99_097,
+    "files": 396,
+    "distinct names": 3_594,
+    "value classes": 479,
+    "fields of value classes": 2_318,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,

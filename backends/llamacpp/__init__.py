@@ -24,7 +24,8 @@ from backends._tokens import AskServer, Contexts, Failed, Ids, as_outcome, known
 from backends._transport import Transport
 from backends.llamacpp import completions, wire
 from backends.llamacpp.completions import FRAGMENT, Step, forced, looked
-from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
+from orchestrator.ask import ChooseAsk, GenerateAsk
+from orchestrator.ask import ScoreAsk as ScoreAsk
 from orchestrator.backend import (
     Backend,
     Capabilities,
@@ -33,9 +34,10 @@ from orchestrator.backend import (
     ServerLoad,
 )
 from orchestrator.errors import UsageError
-from orchestrator.records import Choice, Failure, Generation, Message, Messages, Scored, unsupported
+from orchestrator.records import Choice, Failure, Generation, Message, Messages, unsupported
+from orchestrator.records import Scored as Scored
 from orchestrator.wire import by_ids, failures, replies
-from orchestrator.wire.by_ids import Reading
+from orchestrator.wire.by_ids import Forced, Reading
 from orchestrator.wire.parsing import text_of
 from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names
 
@@ -177,13 +179,15 @@ class Connection(ByIds):
     # -- how it is done ---------------------------------------------------------------------------
 
     async def _score(self, ask: ScoreAsk) -> Scored:
+        await self._server()  # says what to do where it is another server
+        return await super()._score(ask)
+
+    async def _forced(self, prompt: Ids, ids: Ids, n_top: int) -> Forced:
         server = await self._server()
-        given = await self._given(ask)
         async with server.turns:
-            step = await server.forcer.force(given.prompt, given.ids, ask.top_logprobs)
-        top = known(completions.top_of(step.listed, ask.top_logprobs)) if ask.top_logprobs else None
-        logprobs = np.array(step.logprobs, dtype=np.float32)
-        return self._scored(given, by_ids.Forced(logprobs, top, step.n_cached))
+            step = await server.forcer.force(prompt, ids, n_top)
+        top = known(completions.top_of(step.listed, n_top)) if n_top else None
+        return Forced(np.array(step.logprobs, dtype=np.float32), top, step.n_cached)
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         server = await self._server()

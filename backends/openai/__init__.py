@@ -244,15 +244,8 @@ _OF_A_ROUTE: Final = frozenset({400, 401, 402, 422, 429, "no_answer", "no_logpro
 _MOST_LEAST: Final = 64
 # An endpoint of many machines may have as many fingerprints.
 _MOST_ORIGINS: Final = 8
-_ADVICE: Final = (
-    (
-        re.compile(r"unsupported (?:parameter|value): '(?:temperature|top_p)'", re.IGNORECASE),
-        "say `reasoning: true` in its settings; it then draws as it likes, at temperature 1",
-    ),
-    (
-        re.compile(r"unrecognized request argument supplied: (?:top_k|min_p)", re.IGNORECASE),
-        "name the field under `omit` in its settings, or leave it at its default",
-    ),
+_OF_REASONING: Final = re.compile(
+    r"unsupported (?:parameter|value): '(?:temperature|top_p)'", re.IGNORECASE
 )
 _WITHOUT: Final = (
     "methods that read probabilities need another endpoint; for texts alone say `logprobs: false` "
@@ -266,7 +259,8 @@ def _taken(dialect: Dialect, refusal: str, *, has_system: bool) -> tuple[Dialect
     Only what changes no number of the model's is left out or written in another way.
     """
     changed = partial(msgspec.structs.replace, dialect)
-    most, least = rulings.most_in(refusal), rulings.least_in(refusal)
+    most, fewest = rulings.most_in(refusal), rulings.LEAST.search(refusal)
+    least = int(fewest[1]) if fewest else 0
     if dialect.max_tokens_field == "max_tokens" and _INSTEAD.search(refusal):
         other = changed(max_tokens_field="max_completion_tokens")
         return other, "takes max_completion_tokens for max_tokens"
@@ -274,9 +268,9 @@ def _taken(dialect: Dialect, refusal: str, *, has_system: bool) -> tuple[Dialect
         return changed(top_logprobs=most), f"lists at most {most} alternatives"
     if rulings.field_in(refusal) == "seed" and "seed" not in dialect.omit:
         return changed(omit=(*dialect.omit, "seed")), "takes no seed: texts can't be drawn again"
-    if least and dialect.least_tokens < least <= _MOST_LEAST:
+    if dialect.least_tokens < least <= _MOST_LEAST:
         return changed(least_tokens=least), f"draws at least {least} tokens: verdicts cost as many"
-    if has_system and dialect.system_role and rulings.refuses_system(refusal):
+    if has_system and dialect.system_role and rulings.SYSTEM_REFUSED.search(refusal):
         said = "refuses the role system: it is written before the user's first message"
         return changed(system_role=False), said
     return None
@@ -286,14 +280,15 @@ def _advised(failure: Failure) -> Failure:
     """The same failure with what its reader can do about it."""
     if failure.retriable or failure.message == NO_LOGPROBS:
         return failure
-    said = failure.message
-    advice = next((words for pattern, words in _ADVICE if pattern.search(said)), "")
-    if not advice and failure.cause == "no_logprobs":
+    said, advice = failure.message, ""
+    if _OF_REASONING.search(said):
+        advice = "say `reasoning: true` in its settings; it then draws as it likes"
+    elif failure.cause == "no_logprobs":
         advice = _WITHOUT
-    elif not advice and rulings.CAP.search(said):
+    elif rulings.CAP.search(said):
         most = rulings.most_in(said)
         advice = f"say `top_logprobs: {'N' if most is None else most}` in its settings"
-    elif not advice and failure.cause == "unsupported" and (field := rulings.field_in(said)):
+    elif failure.cause == "unsupported" and (field := rulings.field_in(said)):
         said_of = "continue_final_message: false" if field in _BEGUN else f"omit: [{field}]"
         advice = f"say `{said_of}` in its settings"
     return msgspec.structs.replace(failure, message=f"{said} ({advice})") if advice else failure

@@ -7,6 +7,7 @@ Importing it takes most of a second, so `backends.openai` imports this module wh
 
 import asyncio
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeVar
@@ -215,11 +216,14 @@ class OpenaiTransport:
         )
         # Its name differs by the version of openai.
         library = sys.modules[kind.__module__.partition(".")[0]]
+        proxy = proxy_of(self._base_url)
+        if proxy is not None and proxy.startswith("https:"):
+            proxy = library.Proxy(proxy, ssl_context=self._trusted)
         own = library.AsyncHTTPTransport(
             verify=self._trusted or True,
             limits=limits,
             socket_options=all_options(),
-            proxy=proxy_of(self._base_url),
+            proxy=proxy,
         )
         self._client = openai.AsyncOpenAI(
             api_key="none",
@@ -243,12 +247,16 @@ def _failure(error: Exception, timeout_s: float, connect_s: float, secret: str) 
         return Failure("unreachable", f"the host name can't be resolved: {said}")
     if any(type(cause).__name__ == "ConnectTimeout" for cause in causes):
         return Failure("unreachable", f"no connection within {connect_s:g} s")
-    numbered = [cause for cause in causes if isinstance(cause, OSError) and cause.errno]
+    # One of TLS says no more than that nothing has come yet.
+    of_system = [one for one in causes if not isinstance(one, ssl.SSLError)]
+    numbered = [one for one in of_system if isinstance(one, OSError) and one.errno]
     if numbered:
         return Failure(cause_of(numbered[-1]), said)
     if isinstance(error, (TimeoutError, openai.APITimeoutError)):
         return Failure("timeout", f"no complete reply within {timeout_s:g} s")
-    if _DISCONNECTED in said:
+    if any(type(cause).__name__ == "ProxyError" for cause in causes):
+        said = f"the proxy answered HTTP {said}"
+    elif _DISCONNECTED in said:
         said = "the server closed the connection before replying"
     elif any(type(cause).__name__ == "RemoteProtocolError" for cause in causes):
         is_cut = "closed connection" in said

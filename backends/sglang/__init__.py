@@ -17,7 +17,8 @@ from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
 from backends._tokens import Contexts, Failed, Ids, TokenizerRoutes, as_outcome, known
 from backends._transport import Transport
 from backends.sglang import wire
-from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
+from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
+from orchestrator.ask import ScoreAsk as ScoreAsk
 from orchestrator.backend import Capabilities, Endpoint, Provenance
 from orchestrator.prompts.bounded import BoundedEnvironment
 from orchestrator.prompts.costs import allowance
@@ -29,12 +30,14 @@ from orchestrator.records import (
     Message,
     Messages,
     Rewards,
-    Scored,
     unsupported,
+)
+from orchestrator.records import (
+    Scored as Scored,
 )
 from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire import rewards as rating
-from orchestrator.wire.by_ids import Path
+from orchestrator.wire.by_ids import Forced, Path
 from orchestrator.wire.requests import ARGUMENTS, Dialect, messages_of
 
 
@@ -137,18 +140,15 @@ class Connection(ByIds):
 
     # -- how it is done ----------------------------------------------------------------------------
 
-    async def _score(self, ask: ScoreAsk) -> Scored:
-        given = await self._given(ask)
-        if not given.prompt:
+    async def _forced(self, prompt: Ids, ids: Ids, n_top: int) -> Forced:
+        if not prompt:
             raise Failed(unsupported("SGLang gives no log-probability to the first token of all"))
-        whole = (*given.prompt, *given.ids)
-        n_prompt, n_top = len(given.prompt), ask.top_logprobs
-        forced = await self._ask(
+        whole, n_prompt = (*prompt, *ids), len(prompt)
+        return await self._ask(
             GENERATE,
             lambda: wire.score(whole, n_prompt, n_top, self._config.lora_path),
             lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
         )
-        return self._scored(given, forced)
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         found = await self._labels(ask, self._config.choose_negligible)

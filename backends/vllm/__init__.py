@@ -29,17 +29,19 @@ from backends._tokens import (
 )
 from backends._transport import Transport
 from backends.vllm import wire
-from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
+from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
+from orchestrator.ask import ScoreAsk as ScoreAsk
 from orchestrator.backend import (
     Capabilities,
     Endpoint,
     Provenance,
     ServerLoad,
 )
-from orchestrator.records import Choice, Failure, Generation, Rewards, Scored, unsupported
+from orchestrator.records import Choice, Failure, Generation, Rewards, unsupported
 from orchestrator.records import Messages as Messages
+from orchestrator.records import Scored as Scored
 from orchestrator.wire import by_ids
-from orchestrator.wire.by_ids import Looked, Path, Walk
+from orchestrator.wire.by_ids import Forced, Looked, Path, Walk
 from orchestrator.wire.requests import Dialect
 
 _COMPLETIONS: Final = "/v1/completions"
@@ -160,18 +162,15 @@ class Connection(ByIds):
             extra["return_tokens_as_token_ids"] = True
         return msgspec.structs.replace(self._dialect, extra=extra, top_logprobs=cap)
 
-    async def _score(self, ask: ScoreAsk) -> Scored:
-        if ask.top_logprobs:
-            await self._enough(ask.top_logprobs)
-        given = await self._given(ask)
-        model, n_prompt, n_top = self._endpoint.model, len(given.prompt), ask.top_logprobs
-        whole = (*given.prompt, *given.ids)
-        forced = await self._ask(
+    async def _forced(self, prompt: Ids, ids: Ids, n_top: int) -> Forced:
+        if n_top:
+            await self._enough(n_top)
+        model, whole = self._endpoint.model, (*prompt, *ids)
+        return await self._ask(
             _COMPLETIONS,
             lambda: wire.score(model, whole, n_top),
-            lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
+            lambda body, secret: wire.forced(body, whole, len(prompt), n_top, secret),
         )
-        return self._scored(given, forced)
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         found = await self._labels(ask, self._config.choose_negligible)

@@ -109,8 +109,8 @@ _FIGURES = (
 """Name, kind, attribute of the engine, and description of each load figure."""
 
 
-def prometheus(models: Iterable[Served]) -> str:
-    """The figures of all models."""
+def figures(models: Iterable[Served]) -> str:
+    """The load figures of all models, as Prometheus reads them."""
     models = list(models)
     lines = []
     for name, kind, attribute, text in _FIGURES:
@@ -166,7 +166,7 @@ class Service:
             ApiError: _refused,
             ClientGoneError: _gone,
             ClientDisconnect: _gone,
-            HTTPException: _http_error,
+            HTTPException: _error,
             Exception: _fault,
         }
         return Guard(Starlette(routes=self.routes, exception_handlers=handlers), self._key)
@@ -235,7 +235,7 @@ class Service:
 
     async def metrics(self, _request: Request) -> Response:
         """`GET /metrics`."""
-        return PlainTextResponse(prometheus(self._models.values()))
+        return PlainTextResponse(figures(self._models.values()))
 
     async def _read(
         self, request: Request, kind: type[protocol.T], *, rates: bool | None = False
@@ -247,23 +247,18 @@ class Service:
             kind: Of the body.
             rates: Whether it is for reward models, or for the others; None for all.
         """
-        asked, served = await self._asked(request, kind)
+        asked = protocol.decode(await request.body(), kind)
+        name: str | None = getattr(asked, "model", None)
+        if name is None and len(self._models) > 1:
+            raise bad_request("model is missing, and this server has several", "model")
+        served = next(iter(self._models.values())) if name is None else self._models.get(name)
+        if served is None:
+            said = f"The model `{name}` does not exist."
+            raise ApiError(404, said, "NotFoundError", "model")
         if rates is not None and served.rates != rates:
             said = "is a reward model: it has /pooling only" if served.rates else _RATES_NOT
             raise ApiError(501, f"The model `{served.name}` {said}", "NotImplementedError")
         return asked, served
-
-    async def _asked(self, request: Request, kind: type[protocol.T]) -> tuple[protocol.T, Served]:
-        asked = protocol.decode(await request.body(), kind)
-        name: str | None = getattr(asked, "model", None)
-        if name is None and len(self._models) == 1:
-            return asked, next(iter(self._models.values()))
-        if name is None:
-            raise bad_request("model is missing, and this server has several", "model")
-        if name not in self._models:
-            said = f"The model `{name}` does not exist."
-            raise ApiError(404, said, "NotFoundError", "model")
-        return asked, self._models[name]
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
@@ -276,7 +271,7 @@ async def _gone(_request: Request, _error: Exception) -> Response:
     return Response(status_code=_GONE)
 
 
-async def _http_error(_request: Request, error: Exception) -> Response:
+async def _error(_request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     text = error.detail if isinstance(error, HTTPException) else "Internal Server Error"
     return reply(

@@ -156,7 +156,7 @@ class Engine:
         self._closed = False
         self.n_waiting = 0
         self.n_running = 0
-        self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     @property
     def busy(self) -> bool:
@@ -201,7 +201,7 @@ class Engine:
             self._sweep = True
             self._wake.notify()
 
-    def _main(self) -> None:
+    def _run(self) -> None:
         with torch.inference_mode():
             while self._collect():
                 self._before_step()

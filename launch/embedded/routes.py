@@ -117,23 +117,15 @@ def token_limit(wanted: int | None, n_prompt: int, served: Served) -> int:
     return room if wanted is None else min(wanted, room)
 
 
-def chat_entry(
-    request: ChatRequest, served: Served, answer: Answer, place: int
-) -> dict[str, object]:
-    """One token of `logprobs.content`."""
-    tokens = served.tokens
-
-    def shown(token: int, logprob: float) -> dict[str, object]:
-        name, utf8 = token_text(request, token, tokens), list(tokens.piece(token))
-        return {"token": name, "logprob": finite(logprob), "bytes": utf8, "id": token}
-
-    others = alternatives(answer, place).items() if answer.top else ()
-    drawn = shown(answer.ids[place], answer.logprobs[place])
-    return {**drawn, "top_logprobs": [shown(*other) for other in others]}
-
-
 def chat_reply(request: ChatRequest, served: Served, job: Job, answer: Answer) -> dict[str, object]:
     """The fields of a chat reply."""
+
+    def shown(token: int, logprob: float) -> dict[str, object]:
+        utf8 = served.tokens.piece(token)
+        as_id = request.return_tokens_as_token_ids
+        name = f"token_id:{token}" if as_id else utf8.decode("utf-8", "replace")
+        return {"token": name, "logprob": finite(logprob), "bytes": list(utf8), "id": token}
+
     choice: dict[str, Any] = {
         "index": 0,
         "message": {"role": "assistant", "content": text_of(answer, served.tokens)},
@@ -143,11 +135,15 @@ def chat_reply(request: ChatRequest, served: Served, job: Job, answer: Answer) -
     }
     if request.logprobs:
         places = range(len(answer.ids))
-        content = [chat_entry(request, served, answer, place) for place in places]
+        content = []
+        for place in places:
+            others = alternatives(answer, place).items() if answer.top else ()
+            drawn = shown(answer.ids[place], answer.logprobs[place])
+            content.append({**drawn, "top_logprobs": [shown(*other) for other in others]})
         choice["logprobs"] = {"content": content}
     if request.return_token_ids:
         choice["token_ids"] = answer.ids
-    drawn = len(answer.ids)
+    n_drawn = len(answer.ids)
     reply: dict[str, Any] = {
         "id": f"chatcmpl-{secrets.token_hex(12)}",
         "object": "chat.completion",
@@ -157,8 +153,8 @@ def chat_reply(request: ChatRequest, served: Served, job: Job, answer: Answer) -
         "choices": [choice],
         "usage": {
             "prompt_tokens": job.n_prompt,
-            "completion_tokens": drawn,
-            "total_tokens": job.n_prompt + drawn,
+            "completion_tokens": n_drawn,
+            "total_tokens": job.n_prompt + n_drawn,
             "prompt_tokens_details": {"cached_tokens": job.n_cached},
         },
     }
@@ -182,13 +178,6 @@ def text_of(answer: Answer, tokens: Tokens) -> str:
         text = tokens.decode(answer.ids)
         return text[: text.find(answer.stop_reason)]
     return tokens.decode(answer.ids[:-1])
-
-
-def token_text(request: ChatRequest, token: int, tokens: Tokens) -> str:
-    """A token as the reply names it."""
-    if request.return_tokens_as_token_ids:
-        return f"token_id:{token}"
-    return tokens.piece(token).decode("utf-8", "replace")
 
 
 def alternatives(answer: Answer, place: int) -> dict[int, float]:

@@ -172,7 +172,18 @@ class Served:
         """
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Exception | None] = loop.create_future()
-        job.on_done = _resolver(loop, waiting)
+
+        def settle(error: Exception | None) -> None:
+            if not waiting.done():
+                waiting.set_result(error)
+
+        def from_thread(error: Exception | None) -> None:
+            try:
+                loop.call_soon_threadsafe(settle, error)
+            except RuntimeError:
+                _log.debug("a reply came after the server's loop had ended")
+
+        job.on_done = from_thread
         self.engine.submit(job)
         try:
             async with asyncio.TaskGroup() as group:
@@ -189,22 +200,6 @@ class Served:
         while (await receive())["type"] != "http.disconnect":
             pass
         self.engine.cancel(job)
-
-
-def _resolver(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[Exception | None]
-) -> Callable[[Exception | None], None]:
-    def settle(error: Exception | None) -> None:
-        if not future.done():
-            future.set_result(error)
-
-    def from_thread(error: Exception | None) -> None:
-        try:
-            loop.call_soon_threadsafe(settle, error)
-        except RuntimeError:
-            _log.debug("a reply came after the server's loop had ended")
-
-    return from_thread
 
 
 def _message(message: dict[str, object]) -> dict[str, object]:

@@ -15,38 +15,46 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from launch.embedded import MAX_ROWS, NO_MPS, PREFIX_BYTES
+from launch.embedded import NO_MPS
 from orchestrator.errors import OrchestratorError
 
 KEY_VARIABLE = "ORCHESTRATOR_SERVER_KEY"
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """The command line; what is not given is left to `launch.embedded.served.Settings`."""
     found = argparse.ArgumentParser(prog="python -m launch.embedded.server", description=__doc__)
-    add = found.add_argument
-    add("--model", action="append", required=True, metavar="NAME=DIR", help="may be repeated")
-    add("--host", default="127.0.0.1")
-    add("--port", type=int, default=8000, help="port to listen on; 0 picks a free port")
-    add("--threads", type=int, default=0, help="for all models together; 0: all cores but one")
-    add("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
-    add("--device", default="cpu", help="cpu, cuda, cuda:1, …")
-    add("--max-model-len", type=int, default=0, metavar="N", help="0: the model's own")
-    add("--max-rows", type=int, default=MAX_ROWS, metavar="N", help="answers decoding at a time")
-    add("--max-waiting", type=int, default=4096, metavar="N", help="more are answered 503")
-    prefix_mb = PREFIX_BYTES >> 20
-    add("--prefix-cache-mb", type=int, default=prefix_mb, metavar="MB", help="per model; 0: off")
-    add(
-        "--kv-cache-mb", type=int, default=0, metavar="MB", help="per model; 0: a share of the free"
+    found.add_argument(
+        "--model", action="append", required=True, metavar="NAME=DIR", help="may be repeated"
     )
-    add("--attention-tokens", type=int, default=4096, metavar="N", help="longest with attention")
-    add("--weight-noise", type=float, default=0.0, metavar="SD", help="to make a model worse")
-    add("--noise-seed", type=int, default=0, metavar="N")
-    add("--skip-layers", type=_numbers, default=(), metavar="N,N", help="to make a model worse")
+    found.add_argument("--host", default="127.0.0.1")
+    found.add_argument("--port", type=int, default=8000, help="to listen on; 0 picks a free one")
+    found.add_argument(
+        "--threads", type=int, default=0, help="for all models together; 0: all cores but one"
+    )
+    add = partial(found.add_argument_group().add_argument, default=argparse.SUPPRESS)
+    number: dict[str, Any] = {"type": int, "metavar": "N"}
+    mebibytes: dict[str, Any] = {"type": _mebibytes, "metavar": "MB"}
+    add("--dtype", choices=("float32", "bfloat16", "float16"))
+    add("--device", help="cpu, cuda, cuda:1, …")
+    add("--max-model-len", dest="max_len", **number, help="0: the model's own")
+    add("--max-rows", **number, help="answers decoding at a time")
+    add("--max-waiting", **number, help="more are answered 503")
+    add("--prefix-cache-mb", dest="prefix_bytes", **mebibytes, help="per model; 0: off")
+    add("--kv-cache-mb", dest="kv_bytes", **mebibytes, help="per model; 0: a share of the free")
+    add("--attention-tokens", **number, help="longest with attention")
+    add("--weight-noise", type=float, metavar="SD", help="to make a model worse")
+    add("--noise-seed", **number)
+    add("--skip-layers", type=_numbers, metavar="N,N", help="to make a model worse")
     return found
+
+
+def _mebibytes(text: str) -> int:
+    return int(text) << 20
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -102,7 +110,7 @@ def _serve(options: argparse.Namespace) -> None:
         if name in models:
             raise OrchestratorError(f"--model {name} is given twice")
         models[name] = place
-    if options.device.startswith("mps"):
+    if getattr(options, "device", "").startswith("mps"):
         raise OrchestratorError(NO_MPS)
     key = os.environ.get(KEY_VARIABLE, "")
     if not key and not is_loopback(options.host):
@@ -114,21 +122,10 @@ def _serve(options: argparse.Namespace) -> None:
     from launch.embedded.app import serve  # noqa: PLC0415
     from launch.embedded.served import Settings  # noqa: PLC0415
 
-    settings = Settings(
-        dtype=options.dtype,
-        device=options.device,
-        max_len=options.max_model_len,
-        max_rows=options.max_rows,
-        max_waiting=options.max_waiting,
-        prefix_bytes=options.prefix_cache_mb << 20,
-        attention_tokens=options.attention_tokens,
-        kv_bytes=options.kv_cache_mb << 20,
-        n_models=len(models),
-        weight_noise=options.weight_noise,
-        noise_seed=options.noise_seed,
-        skip_layers=options.skip_layers,
-    )
-    n_threads, host, port = options.threads, options.host, options.port
+    of_models = vars(options)
+    del of_models["model"]
+    n_threads, host, port = (of_models.pop(name) for name in ("threads", "host", "port"))
+    settings = Settings(**of_models, n_models=len(models))
     serve(models, settings, n_threads=n_threads, host=host, port=port, key=key)
 
 

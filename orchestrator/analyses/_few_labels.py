@@ -38,13 +38,12 @@ from orchestrator.ranking.labelled import (
 from orchestrator.statistics.means import clustered_mean, share_over
 from orchestrator.statistics.prediction_powered import (
     Corrected,
-    Labelled,
     corrected_mean,
     expected_reach,
     hardly_correlates,
     worth,
 )
-from orchestrator.statistics.results import APPROXIMATE_BELOW, Estimate
+from orchestrator.statistics.results import APPROXIMATE_BELOW
 from orchestrator.statistics.selective import Kept, labels_needed, most_kept
 from orchestrator.tables import Curves, Form, measured, with_interval
 
@@ -109,6 +108,7 @@ def _estimates(rows: LabelledRows, context: Context) -> Table:
     """Labels alone, the judge alone and both, by model or pair."""
     level, notes = context.confidence_level, list(rows.notes)
     form: Form = "percent" if rows.is_pairs else "number"
+    mean_of = share_over if rows.is_pairs else clustered_mean
     few, useless = [], []
     lines: list[list[Cell]] = []
     for name in rows.names:
@@ -120,7 +120,7 @@ def _estimates(rows: LabelledRows, context: Context) -> Table:
                 name,
                 _cell(both, rows, level),
                 _cell(alone, rows, level),
-                measured(_judge(data, rows, level)),
+                measured(mean_of(data.scores, data.prompts, level)),
                 measured(clustered_mean(data.scores - data.labels, data.prompts, level)),
                 both.n_labels,
                 None if np.isnan(known) else round(known),
@@ -165,13 +165,6 @@ def _cell(found: Corrected, rows: LabelledRows, level: float) -> Measured:
     if value is not None and rows.is_pairs:
         value = min(max(value, 0.0), 1.0)
     return with_interval(value, interval)
-
-
-def _judge(data: Labelled, rows: LabelledRows, level: float) -> Estimate:
-    """The mean of the judge's scores over all rows."""
-    if not rows.is_pairs:
-        return clustered_mean(data.scores, data.prompts, level)
-    return share_over(data.scores, data.prompts, level)
 
 
 def _differences(rows: LabelledRows, context: Context) -> Table:

@@ -46,11 +46,11 @@ def evaluators(
         columns = [ref.column] if ref.column is not None else list(source.scores)
         if with_confidence and ref.column is None:
             columns += source.method.derived
-        found += [_evaluator(context, source, column) for column in columns]
+        found += [_score(context, source, column) for column in columns]
     return found
 
 
-def _evaluator(context: Context, source: Source, column: str) -> Score:
+def _score(context: Context, source: Source, column: str) -> Score:
     if column not in source.method.derived or not isinstance(source.method, ProbDiff):
         return score(context, source, column)
     rows = context.rows_of(source, _READ)

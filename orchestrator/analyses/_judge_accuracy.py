@@ -221,7 +221,7 @@ def _contrasts(settings: Sequence[Judged], context: Context) -> Table:
                 found.append((setting.name, WORDS[one], WORDS[two], comparison))
     against_mode = [one for one in found if one[2].startswith("mode")]
     note = _count("the mean is more accurate than the mode", against_mode, context)
-    return _comparisons(
+    return _compared(
         "judge_accuracy.contrasts", "Mean against mode, before against after", found, note
     )
 
@@ -288,10 +288,10 @@ def _reasoning(settings: Sequence[Judged], context: Context) -> list[Table]:
         return []
     note = _count("without reasoning the mean is more accurate", by_mean, context)
     title = "Without reasoning against with it"
-    return [_comparisons("judge_accuracy.reasoning", title, found, note)]
+    return [_compared("judge_accuracy.reasoning", title, found, note)]
 
 
-def _comparisons(key: str, title: str, found: Sequence[Compared], note: list[str]) -> Table:
+def _compared(key: str, title: str, found: Sequence[Compared], note: list[str]) -> Table:
     notes = [
         *note,
         "difference: first accuracy minus second, on shared pairs; interval over prompts; p: "

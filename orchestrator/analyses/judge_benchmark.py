@@ -71,10 +71,8 @@ class Layout:
 
     def section_of(self, category: str) -> str | None:
         """The section of a category; None where it has none."""
-        for name, begins in self.sections.items():
-            if category.startswith(begins):
-                return name
-        return None
+        found = (name for name, begins in self.sections.items() if category.startswith(begins))
+        return next(found, None)
 
 
 LAYOUTS: Final[dict[LayoutName, Layout]] = {
@@ -186,7 +184,7 @@ class JudgeBenchmarkAnalysis(Analysis[Config]):
         layout = _layout(self.config.layout, categories)
         if layout.rule == "best_of":
             judged = [one.by_prompt() for one in judged]
-        return [_sections(judged, layout, context), _subsets(judged, layout, context)]
+        return [_sections(judged, layout, context), _categories(judged, layout, context)]
 
 
 def _layout(name: LayoutName | None, categories: Sequence[str]) -> Layout:
@@ -229,7 +227,8 @@ def _by_order(context: Context, source: Source, rows: pl.DataFrame) -> Floats:
     if not {*_ORDERS, *_ORDERS.values()} <= set(named):
         return np.full((len(rows), 2), np.nan)
     columns = {name: named[name] for name in (*_KEYS, *_ORDERS, *_ORDERS.values()) if name in named}
-    asked = renamed(context.categories_of(source, ["item", *columns.values()]), columns)
+    asked = context.rows_of(source, ["item", *columns.values()], as_categories=True)
+    asked = renamed(asked, columns)
     on = [name for name in _KEYS if name in asked.columns]
     verdicts = asked.select(*on, *_ORDERS, *_ORDERS.values())
     joined = rows.select(on).join(verdicts, on=on, how="left", maintain_order="left")
@@ -291,7 +290,7 @@ def _share(credit: Floats, weights: Floats, prompts: NDArray[np.int64], context:
     return measured(found)
 
 
-def _subsets(judged: Sequence[_Judged], layout: Layout, context: Context) -> Table:
+def _categories(judged: Sequence[_Judged], layout: Layout, context: Context) -> Table:
     """Every category: accuracy by the preference, and what the two orders say."""
     columns = (
         Column("judge"),

@@ -96,7 +96,7 @@ class JuryAnalysis(Analysis[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """Ratings by the jury, and each judge against the others."""
-        jury = _seated(context, self.config)
+        jury = _judged(context, self.config)
         if not len(jury.soft):
             raise UsageError(f"{context.name}: no pair was judged by all judges")
         trusts = context.trust.get(source_of_judges(context, self.config.method).name, ())
@@ -105,7 +105,7 @@ class JuryAnalysis(Analysis[Config]):
         return [untrusted(table, warnings) for table in tables]
 
 
-def _seated(context: Context, config: Config) -> _Jury:
+def _judged(context: Context, config: Config) -> _Jury:
     source = source_of_judges(context, config.method)
     found = preferences(judged_rows(context, source))
     by_judge = dict(found.by_judge())
@@ -205,10 +205,6 @@ def _members(jury: _Jury, context: Context) -> Table:
         "agrees: the same side of one half as the weighted mean of the other judges",
         _OF_DIFFERENT,
     ]
-    basis = _differing(jury)
+    differing = prompt_words(jury.pairs.rows.filter(pl.Series(differ)))
+    basis = f"{int(differ.sum()):,} pairs of different answers · {differing}"
     return make_table("jury.members", "Each judge", _MEMBERS, lines, basis=basis, notes=notes)
-
-
-def _differing(jury: _Jury) -> str:
-    prompts = prompt_words(jury.pairs.rows.filter(pl.Series(jury.differ)))
-    return f"{int(jury.differ.sum()):,} pairs of different answers · {prompts}"

@@ -187,35 +187,27 @@ def _by_model(scores: Sequence[Score], context: Context) -> Iterator[Table]:
             name for joined in scores for name in joined.points["model"].unique(maintain_order=True)
         )
     )
-    found = {
-        (joined.name, model, kind): correlate(
-            own.column("value"),
-            own.column("gold"),
-            own.prompts,
-            kind=kind,
-            confidence_level=context.confidence_level,
-        )
-        for joined in scores
-        for model in models
-        for own in [_of_model(joined, model)]
-        for kind in _KINDS
-    }
+    level = context.confidence_level
+    spearman: dict[tuple[str, str], Measured] = {}
+    rows: list[list[Cell]] = []
+    for model in models:
+        for one in scores:
+            own = replace(one, points=one.points.filter(pl.col("model") == model))
+            value, known = own.column("value"), own.column("gold")
+            found = [
+                correlate(value, known, own.prompts, kind=kind, confidence_level=level)
+                for kind in _KINDS
+            ]
+            cells = dict(zip(_KINDS, map(_cell, found), strict=True))
+            spearman[one.name, model] = cells["spearman"]
+            rows.append([model, one.name, *cells.values(), found[0].n, _n_missing(own)])
     if len(models) > 1:
         yield make_table(
             "meta_evaluation.models",
             "Spearman within each model",
             [Column("score", "score"), *(Column(model, "signed", 2) for model in models)],
-            [
-                [one.name, *(_cell(found[one.name, model, "spearman"]) for model in models)]
-                for one in scores
-            ],
+            [[one.name, *(spearman[one.name, model] for model in models)] for one in scores],
         )
-    rows: list[list[Cell]] = []
-    for model in models:
-        for one in scores:
-            by_kind = [found[one.name, model, kind] for kind in _KINDS]
-            counts = by_kind[0].n, _n_missing(_of_model(one, model))
-            rows.append([model, one.name, *map(_cell, by_kind), *counts])
     yield make_table(
         "meta_evaluation.within",
         "Correlation with gold within each model",
@@ -223,10 +215,6 @@ def _by_model(scores: Sequence[Score], context: Context) -> Iterator[Table]:
         rows,
         notes=["signed; Table 1 of the glass-box paper prints absolute values in this order"],
     )
-
-
-def _of_model(joined: Score, model: str) -> Score:
-    return replace(joined, points=joined.points.filter(pl.col("model") == model))
 
 
 def _n_missing(joined: Score) -> int:

@@ -22,34 +22,30 @@ def check(options: argparse.Namespace) -> int:
     # What the look at servers warns of is among the faults: nobody else prints it.
     log, silent = logging.getLogger("orchestrator"), logging.NullHandler()
     log.addHandler(silent)
+    worst = EXIT_COMPLETE
     try:
-        return _check_each(options)
+        for name in options.recipes:
+            try:
+                notes = check_recipe(
+                    name,
+                    overrides=options.overrides,
+                    allow_code=options.allow_code,
+                    online=options.online,
+                )
+            except UsageError as error:
+                calls = importlib.import_module("orchestrator.report.calls")
+                page = importlib.import_module("orchestrator.report.page")
+                # Words are kept whole at a terminal; an editor that reads a pipe needs whole lines.
+                wrap = sys.stderr.isatty()
+                page.print_to(sys.stderr, calls.faults(error, summary=False), wrap=wrap)
+                worst = EXIT_USAGE
+            else:
+                for note in notes:
+                    messages = importlib.import_module("orchestrator.commands.messages")
+                    messages.Said().note(f"{find(name).name}: {note}")
+                say(f"{name}: no faults")
     finally:
         log.removeHandler(silent)
-
-
-def _check_each(options: argparse.Namespace) -> int:
-    worst = EXIT_COMPLETE
-    for name in options.recipes:
-        try:
-            notes = check_recipe(
-                name,
-                overrides=options.overrides,
-                allow_code=options.allow_code,
-                online=options.online,
-            )
-        except UsageError as error:
-            calls = importlib.import_module("orchestrator.report.calls")
-            page = importlib.import_module("orchestrator.report.page")
-            # Words are kept whole at a terminal; an editor that reads a pipe needs whole lines.
-            wrap = sys.stderr.isatty()
-            page.print_to(sys.stderr, calls.faults(error, summary=False), wrap=wrap)
-            worst = EXIT_USAGE
-        else:
-            for note in notes:
-                messages = importlib.import_module("orchestrator.commands.messages")
-                messages.Said().note(f"{find(name).name}: {note}")
-            say(f"{name}: no faults")
     return worst
 
 

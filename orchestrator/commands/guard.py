@@ -89,9 +89,16 @@ def _runs(places: Sequence[Path]) -> list[Path]:
 def call(arguments: Sequence[str], options: argparse.Namespace) -> int:
     """Run the command in a bounded process, and return its exit code."""
     # No place for what it leaves: it may be killed.
-    with files.temporary_folder() as side, _ends_by_sigterm(), _signals_held() as release:
+    with files.temporary_folder() as side, _signals_held() as release:
         process = subprocess.Popen(  # noqa: S603 (this program)
-            [sys.executable, "-P", "-c", _START, _package(), *arguments],
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                _START,
+                str(Path(__file__).resolve().parents[2]),
+                *arguments,
+            ],
             env=os.environ | _FEW_THREADS | {_MARK: options.handler, "TMPDIR": str(side)},
             # Ctrl-C comes to this process alone, which knows how long to wait.
             process_group=0,
@@ -141,47 +148,36 @@ def _bound(what: int, value: int) -> None:
 
 
 @contextlib.contextmanager
-def _ends_by_sigterm() -> Iterator[None]:
-    """Inside, SIGTERM ends this process by an exception, so that what it started ends too."""
-
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a handler's parameters)
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
 def _signals_held() -> Iterator[Callable[[], None]]:
     """Inside, SIGINT and SIGTERM wait until the function that is given is called.
 
-    An exception in the midst of starting a process would leave it to nobody.
+    An exception in the midst of starting a process would leave it to nobody. From then on SIGTERM
+    ends this process by an exception, so that what it started ends too.
     """
     came: list[int] = []
 
-    def hold(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (as above)
+    def hold(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a handler's parameters)
         came.append(number)
+
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (as above)
+        raise SystemExit(128 + number)
 
     before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def release() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGINT, before[signal.SIGINT])
         while came:
             signal.raise_signal(came.pop())
 
     try:
         yield release
     finally:
-        release()
+        try:
+            release()
+        finally:
+            signal.signal(signal.SIGTERM, before[signal.SIGTERM])
 
 
 def _say(text: str) -> None:
     sys.stderr.write(f"orchestrator: {text}\n")
-
-
-def _package() -> str:
-    return str(Path(__file__).resolve().parents[2])

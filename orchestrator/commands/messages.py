@@ -38,7 +38,7 @@ class Said:
     def complain(self, message: str) -> None:
         """Print a warning or an error, on a line."""
         if self.as_json:
-            self._event("note", text=safe_line(message))
+            self._write("note", text=safe_line(message))
         else:
             text = Text(safe_line(f"orchestrator: {message}"))
             print_to(sys.stderr, text, wrap=sys.stderr.isatty())
@@ -56,7 +56,7 @@ class Said:
             return
         faults = error.faults if isinstance(error, RecipeError) else []
         places = [{"file": f.file, "line": f.line, "message": f.message} for f in faults]
-        self._event("error", text=str(error), faults=places)
+        self._write("error", text=str(error), faults=places)
 
     def summary(self, progress: Progress, n_left: int) -> int:
         """Print what a call did; a program has it from the last event of its progress.
@@ -78,16 +78,16 @@ class Said:
         """Send the verdict on gates to a program; a person has it with the results."""
         if self.as_json:
             gate = importlib.import_module("orchestrator.report.gate")
-            self._event("gate", **gate.gate_value(found))
+            self._write("gate", **gate.gate_value(found))
 
     def wrote(self, path: Path) -> None:
         """Print the path of a file that was written."""
         if self.as_json:
-            self._event("file", path=str(path))
+            self._write("file", path=str(path))
         elif not is_quiet():
             write_to(sys.stderr, f"{safe_line(str(path))}\n")
 
-    def _event(self, event: str, **fields: object) -> None:
+    def _write(self, event: str, **fields: object) -> None:
         write_to(sys.stderr, event_line(event, **fields))
 
 

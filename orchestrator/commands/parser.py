@@ -56,12 +56,12 @@ class Parser(argparse.ArgumentParser):
                 self._given = (self.usual, *self._given)
         found, unknown = super().parse_known_args(self._given, namespace)
         if unknown:
-            self.error(self._hint(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
+            self.error(self._advice(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
         return found, []
 
     def error(self, message: str) -> Any:  # noqa: ANN401 (it never returns)
         """Print usage and message, or a JSON event for `--display json`, then exit with 2."""
-        if "are required" in message and (hint := self._hint(self._given)):
+        if "are required" in message and (hint := self._advice(self._given)):
             # argparse reports what is missing before what is unknown.
             message = hint
         # A program reads stderr; the arguments could not be parsed.
@@ -89,7 +89,7 @@ class Parser(argparse.ArgumentParser):
         hint = nearest(str(value), choices, "") or f" (choose from {', '.join(choices)})"
         raise argparse.ArgumentError(None if is_command else action, f"{what} {value!r}{hint}")
 
-    def _hint(self, arguments: Iterable[str]) -> str:
+    def _advice(self, arguments: Iterable[str]) -> str:
         """Return the message on the first option that is like one; "" if there is none."""
         known = list(self._option_string_actions)
         for argument in arguments:

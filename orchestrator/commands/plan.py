@@ -109,14 +109,14 @@ class Shards:
     def said(self) -> str:
         """Return what `plan` says of the shards, which stand behind the requests of the first."""
         added = self.overrides[len(self._options.overrides) :]
-        size = str(self.size_on_ray()) if self._options.on == "ray" else ""
+        size = str(self.size()) if self._options.on == "ray" else ""
         return (
             f"These are the requests of shard 1 of {self.n}, of which {len(self.left)} have not "
             f"ended and {self.n_at_once} run at a time; to the recipe each adds: "
             f"{', '.join(added) or 'nothing'}{f'; each takes {size}' if size else ''}"
         )
 
-    def size_on_ray(self) -> Size:
+    def size(self) -> Size:
         """Return what the task of a shard takes of its node: the servers run there too."""
         cluster = self.prepared.recipe.settings.cluster
         nodes = () if cluster.autoscaling else nodes_of(address_of(cluster))
@@ -240,7 +240,7 @@ def begin(shards: Shards, options: argparse.Namespace, said: Said) -> bool:
         run_tasks(
             shards.prepared.recipe.settings.cluster,
             [shards.words(part) for part in shards.left],
-            shards.size_on_ray(),
+            shards.size(),
             shards.n_at_once,
         )
     del shards.left

@@ -54,7 +54,7 @@ def copy(options: argparse.Namespace) -> int:
         name = Path(name).stem
     if name not in known:
         raise UsageError(f"unknown recipe {options.name!r}{nearest(name, known)}")
-    to = _destination(options.to, name)
+    to = _path(options.to, name)
     text = known[name].read_text(encoding="utf-8")
     # The run of a copy is not the run of the original, and editors look for the schema beside it.
     text = text.replace(f"\nname: {name}\n", f"\nname: {to.stem}\n", 1)
@@ -78,7 +78,7 @@ def _questions(recipe: Path) -> Path | None:
     return file if named is not None and file.is_file() else None
 
 
-def _destination(given: str | None, name: str) -> Path:
+def _path(given: str | None, name: str) -> Path:
     to = expanded(f"{name}.yaml" if given is None else given)
     if given is not None and (to.is_dir() or given.endswith("/")):
         to /= f"{name}.yaml"
@@ -116,12 +116,12 @@ _HOST: Final = "http://127.0.0.1"
 
 def init(options: argparse.Namespace) -> int:
     """Search for servers, ask what to evaluate, and write a recipe that has no faults."""
-    to = _destination(options.to, _DEFAULT_NAME)
+    to = _path(options.to, _DEFAULT_NAME)
     check_free(to, force=options.force)
     asks = sys.stdin.isatty() and not options.yes
     models = _models(_search(options), options)
     if asks and len(models) > 1:
-        models = _asked_models(models)
+        models = _asked(models)
     judge = _judge(models, options.judge, asks=asks)
     dataset = options.dataset
     if dataset is None:
@@ -208,7 +208,7 @@ def _models(found: Sequence[Found], options: argparse.Namespace) -> "Started":
 # -- questions -------------------------------------------------------------------------------------
 
 
-def _asked_models(models: "Started") -> "Started":
+def _asked(models: "Started") -> "Started":
     names = list(models)
     for number, name in enumerate(names, 1):
         url = models[name].get("base_url")
@@ -313,7 +313,7 @@ def text_of(name: str, models: Started, judge: str, dataset: str, *, is_path: bo
         "",
         *_lines_of(models),
         "",
-        *_dataset_lines(dataset, is_path=is_path),
+        *_lines(dataset, is_path=is_path),
         "",
         *_methods(judge, models),
         "",
@@ -344,7 +344,7 @@ def _lines_of(models: Started) -> list[str]:
     return lines
 
 
-def _dataset_lines(dataset: str, *, is_path: bool) -> list[str]:
+def _lines(dataset: str, *, is_path: bool) -> list[str]:
     if is_path:
         return [
             "# If columns have other names: fields: {prompt: COLUMN, reference: COLUMN}",

@@ -17,6 +17,7 @@ from orchestrator import numbers
 from orchestrator.commands.messages import Said, run_path, show, write_files
 from orchestrator.disk.files import write_text
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError, need, on_disk_error
+from orchestrator.frames import names_of
 from orchestrator.interface import api, exporting
 from orchestrator.interface.exporting import TextFormat, Wanted
 from orchestrator.interface.labelling import READ, sheet_of, write_sheet
@@ -66,7 +67,7 @@ def export(options: argparse.Namespace) -> int:
         )  # fmt: skip
     if options.figures is not None:
         for path in exporting.write_charts(result, Path(options.figures)):
-            _wrote(path)
+            wrote(path)
         if options.to is None and not wanted:
             return EXIT_COMPLETE
     if options.to is None:
@@ -76,7 +77,8 @@ def export(options: argparse.Namespace) -> int:
     return EXIT_COMPLETE
 
 
-def _wrote(path: Path, n_rows: int | None = None) -> None:
+def wrote(path: Path, n_rows: int | None = None) -> None:
+    """Say which file was written."""
     rows = "" if n_rows is None else f": {numbers.count(n_rows)} rows"
     confirm(f"{path}{rows}")
 
@@ -104,10 +106,10 @@ def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> Non
     match form:
         case "latex" | "markdown" | "html":
             for path in exporting.write_texts(result, form, folder, wanted):
-                _wrote(path)
+                wrote(path)
         case "hf":
             for path, n_rows in exporting.write_dataset(result, folder, wanted):
-                _wrote(path, n_rows or None)
+                wrote(path, n_rows or None)
         case "parquet" | "csv" | "jsonl":
             rows: dict[str, int] = {}
             n_files = len(wanted.tables) + len(wanted.frames) or len(result.frames)
@@ -115,7 +117,7 @@ def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> Non
                 for path, n_rows in exporting.write_frames(result, form, folder, wanted):
                     advance(1)
                     rows[path.name] = n_rows
-                    _wrote(path, n_rows)
+                    wrote(path, n_rows)
             about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
             write_text(folder / "export.json", json.dumps(about, indent=2) + "\n")
             if form == "csv" and exporting.is_judged(result) and not wanted:
@@ -127,7 +129,7 @@ def _list(result: api.Result, *, as_json: bool) -> None:
     from orchestrator.runner.results.notes import FRAME, read_notes  # noqa: PLC0415 (a run needs none)
 
     tables = exporting.report_tables(result)
-    frames = {name: result.frames.names(name) for name in result.frames}
+    frames = {name: names_of(result.frames, name) for name in result.frames}
     if exporting.is_judged(result):
         frames[exporting.SIDE_BY_SIDE] = list(READ)
     if not (notes := read_notes(result.path)).is_empty():

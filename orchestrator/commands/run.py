@@ -8,7 +8,6 @@ import importlib
 import os
 import sys
 import time
-from types import ModuleType
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from orchestrator import numbers
@@ -31,20 +30,23 @@ _TURN_S: Final = 5.0
 def run(options: argparse.Namespace) -> int:
     """Run a recipe, or resume its run."""
     said = Said(options.display == "json")
-    if options.submit:
-        code: int = _commands_of_plan().submit(options, said)
-        return code
-    shards = _commands_of_plan().Shards(options) if options.shards else None
-    if shards is not None and _commands_of_plan().begin(shards, options, said):
-        return EXIT_COMPLETE
+    shards: Shards | None = None
+    if options.submit or options.shards:
+        # Of jobs, which few runs are.
+        jobs = importlib.import_module("orchestrator.commands.plan")
+        if options.submit:
+            return int(jobs.submit(options, said))
+        shards = jobs.Shards(options)
+        if jobs.begin(shards, options, said):
+            return EXIT_COMPLETE
     with deferred_interrupts() as late:
         try:
-            result = _result(options, said, shards)
+            result = _run(options, said, shards)
             late.look()
             taken = 0
             if result.ended is not None and result.ended.progress is not None:
                 taken = said.summary(result.ended.progress, result.n_left)
-            if _is_shown(result):
+            if _is_read(result):
                 show(result, options.format, whole=options.full, taken=taken)
             late.look()
             return _ended(result, options, said)
@@ -55,14 +57,7 @@ def run(options: argparse.Namespace) -> int:
             return EXIT_INTERRUPTED
 
 
-def _commands_of_plan() -> ModuleType:
-    # Of jobs, which few runs are.
-    return importlib.import_module("orchestrator.commands.plan")
-
-
-def _result(
-    options: argparse.Namespace, said: Said, shards: "Shards | None"
-) -> "Result | HandedOn":
+def _run(options: argparse.Namespace, said: Said, shards: "Shards | None") -> "Result | HandedOn":
     """Run the recipe; a job of Slurm does so once no other process writes the run.
 
     A job whose first node was lost is begun again by Slurm, while its client may live on there.
@@ -92,7 +87,7 @@ def _result(
 
 def _ended(result: "Result | HandedOn", options: argparse.Namespace, said: Said) -> int:
     """Write the files that are asked for, say how the run ended, and return the exit code."""
-    if _is_shown(result):
+    if _is_read(result):
         write_files(result, options, said)
     if result.gate is not None:
         said.verdict(result.gate)
@@ -106,7 +101,7 @@ def _ended(result: "Result | HandedOn", options: argparse.Namespace, said: Said)
 def _code(result: "Result | HandedOn", options: argparse.Namespace, said: Said) -> int:
     """Print what a user must know of how the run ended; return the exit code of the run itself."""
     ended = result.ended
-    warnings = result.warnings if _is_shown(result) else []
+    warnings = result.warnings if _is_read(result) else []
     # The summary of the call has said it to a person.
     if ended is not None and ended.progress is not None and (said.as_json or options.quiet):
         progress = importlib.import_module("orchestrator.report.progress")
@@ -137,7 +132,7 @@ def _code(result: "Result | HandedOn", options: argparse.Namespace, said: Said) 
     return EXIT_PARTIAL if options.strict and warnings else EXIT_COMPLETE
 
 
-def _is_shown(result: "Result | HandedOn") -> TypeGuard["Result"]:
+def _is_read(result: "Result | HandedOn") -> TypeGuard["Result"]:
     return not isinstance(result, HandedOn) and not is_handed_on(
         result.ended is not None and result.ended.interrupted
     )

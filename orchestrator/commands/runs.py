@@ -161,7 +161,14 @@ def rm(options: argparse.Namespace) -> int:
             confirm("nothing was deleted")
             return EXIT_COMPLETE
         for row in rows:
-            _delete(Path(row["path"]))
+            run = Path(row["path"])
+            # Its store last: what an interruption leaves is still a run.
+            for path in run.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name != STORE_NAME:
+                    path.unlink()
+            shutil.rmtree(run)
     confirm(f"deleted {n}: {total} freed")
     return EXIT_COMPLETE
 
@@ -176,18 +183,6 @@ def _hold(run: Path, held: contextlib.ExitStack) -> None:
         raise RunDirectoryError(f"{run} holds the working directory; nothing was deleted")
     RunDirectory.mend(run)
     held.enter_context(RunDirectory.lock(run, exactly=True))
-
-
-def _delete(run: Path) -> None:
-    """Delete a run, its store last: what an interruption leaves is still a run."""
-    for path in run.iterdir():
-        if path.name == STORE_NAME:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    shutil.rmtree(run)
 
 
 def repair(options: argparse.Namespace) -> int:
@@ -214,7 +209,7 @@ def repair(options: argparse.Namespace) -> int:
             mended.append(
                 f"{aside} is damaged: `orchestrator run` with the same recipe rewrites it"
             )
-    lines = [*_salvaged(found), *mended, *missing]
+    lines = [*_lines_of(found), *mended, *missing]
     if found.damaged is None and len(lines) == 1:
         confirm(f"{path}: {lines[0]}")
     else:
@@ -224,7 +219,7 @@ def repair(options: argparse.Namespace) -> int:
 
 def _recipe_mended(directory: RunDirectory, store: Store) -> list[str]:
     """Restore the last recipe from the store, where its file is damaged."""
-    (file,) = directory.last_revisions(1) or [directory.revisions / "1.yaml"]
+    file = directory.last_revision or directory.revisions / "1.yaml"
     text = store.get_meta(REVISION)
     try:
         if last_revision(directory) is not None or text is None:
@@ -238,7 +233,7 @@ def _recipe_mended(directory: RunDirectory, store: Store) -> list[str]:
     return [f"the recipe in {file.name} was damaged, and is restored"]
 
 
-def _salvaged(found: Salvaged) -> list[str]:
+def _lines_of(found: Salvaged) -> list[str]:
     n_kept = sum(found.kept.values())
     if found.damaged is None:
         return [f"no damage found; the store holds {n_kept:,} outcomes"]

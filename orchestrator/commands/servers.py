@@ -208,10 +208,10 @@ async def _probe_recipe(prepared: Prepared) -> list[Probed]:
                 waits_for_all=True,
             )
             try:
-                await _connect_each(fleet, [spec.name for spec in specs if spec.server is None])
+                await _connect(fleet, [spec.name for spec in specs if spec.server is None])
                 for wave in placed.waves:
                     models = [name for server in wave for name in server.models]
-                    await _connect_each(fleet, models)
+                    await _connect(fleet, models)
                     await fleet.rest(models)
             finally:
                 await asyncio.shield(fleet.stop())
@@ -233,7 +233,7 @@ async def _probe_recipe(prepared: Prepared) -> list[Probed]:
     return found
 
 
-async def _connect_each(fleet: Fleet, models: Iterable[str]) -> None:
+async def _connect(fleet: Fleet, models: Iterable[str]) -> None:
     for name in models:
         backend = await fleet.connect(name)
         if isinstance(backend, Failure):
@@ -281,18 +281,18 @@ def stop(options: argparse.Namespace) -> int:
         raise UsageError(f"no kept server {', '.join(unknown)}; available: {', '.join(found)}")
     if not options.name and not options.all:
         raise UsageError("specify a server name or --all")
-    chosen = {_kept_by(found[name]) for name in options.name or found}
+    chosen = {_who(found[name]) for name in options.name or found}
     for job in sorted(job for _, _, job in chosen if job.isdecimal()):
         if isinstance(said := answer("scancel", job), Failure):
             raise UsageError(f"scancel {job}: {said.message}")
     for name, kept in found.items():
-        if _kept_by(kept) in chosen:
+        if _who(kept) in chosen:
             (shelf.forget if kept.job.isdecimal() else shelf.stop)(kept)
             confirm(f"{name} stopped")
     return EXIT_COMPLETE
 
 
-def _kept_by(kept: Kept) -> tuple[str, int, str]:
+def _who(kept: Kept) -> tuple[str, int, str]:
     """Return the job or the process that keeps a server, and may keep others that end with it."""
     return ("", 0, kept.job) if kept.job.isdecimal() else (kept.host, kept.watchdog, kept.job)
 
@@ -406,7 +406,7 @@ def servers(options: argparse.Namespace) -> int:
 
 def serve(options: argparse.Namespace) -> int:
     """Serve models; the server takes this process's place."""
-    _check_free(options.host, options.port)
+    check_free(options.host, options.port)
     kind = "fake" if options.fake else "embedded"
     launch = contracts.load(LaunchKind, kind)
     asked = ServeOptions(
@@ -429,7 +429,7 @@ def serve(options: argparse.Namespace) -> int:
     os.execv(command[0], command)  # noqa: S606 (the server takes this process's place)
 
 
-def _check_free(host: str, port: int) -> None:
+def check_free(host: str, port: int) -> None:
     """See that the address can be listened on, before models load."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(

@@ -27,7 +27,7 @@ def status(options: argparse.Namespace) -> int:
     parts = [describe(one) for one in shards_of(path)]
     # Of the whole there is nothing to say before its shards are put together.
     is_submitted = slurm_chain.file_of(path, is_array=True).exists()
-    has_status = RunDirectory.open(path).read_status() is not None
+    has_status = RunDirectory.open(path).status() is not None
     is_begun = has_status or not (parts or is_submitted)
     said = last_status(path) if is_begun else {}
     if options.json:

@@ -126,7 +126,7 @@ def broken(plugin: Plugin[Settings], function: str, said: str) -> PluginError:
     return PluginError(f"{place_of(type(plugin))}: {function}() {said}")
 
 
-def check_made(method: Method[MethodSettings]) -> None:
+def check(method: Method[MethodSettings]) -> None:
     """See that the properties of a method that name models give names.
 
     Raises:
@@ -226,13 +226,9 @@ def _summary(value: object) -> str:
     return "must be a class derived from Summary, or None"
 
 
-def _role(type_: type) -> _Fault:
-    said = f"must be {type_.__name__}(...), or None"
-    return lambda value: "" if value is None or isinstance(value, type_) else said
-
-
-def _of_type(type_: type) -> _Fault:
-    return lambda value: "" if isinstance(value, type_) else f"must be a {type_.__name__}"
+def _of_type(type_: type, *, or_none: bool = False) -> _Fault:
+    said = f"must be {type_.__name__}(...), or None" if or_none else f"must be a {type_.__name__}"
+    return lambda value: "" if isinstance(value, type_) or (or_none and value is None) else said
 
 
 def _suffixes(value: object) -> str:
@@ -275,10 +271,10 @@ _PARTS: Final[dict[str, _Names]] = {
             _property,
         ),
         "feeds_others": _of_type(bool),
-        "pairs": _role(PairColumns),
-        "distribution": _role(ScoreColumns),
-        "rewriting": _role(RewriteColumns),
-        "answers": _role(AnswerColumns),
+        "pairs": _of_type(PairColumns, or_none=True),
+        "distribution": _of_type(ScoreColumns, or_none=True),
+        "rewriting": _of_type(RewriteColumns, or_none=True),
+        "answers": _of_type(AnswerColumns, or_none=True),
         "summary": _summary,
     },
     plugins.SUMMARIES: {
@@ -312,7 +308,7 @@ _PARTS: Final[dict[str, _Names]] = {
     },
     plugins.DATASETS: {
         "suffixes": _suffixes,
-        "about": _role(About),
+        "about": _of_type(About, or_none=True),
         "open": called_with("self", "base"),
     },
 }

@@ -185,32 +185,23 @@ class Context(msgspec.Struct, frozen=True):
         (found,) = (one for one in self.sources if one.name == self.name)
         return found
 
-    def rows_of(self, source: Source, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    def rows_of(
+        self,
+        source: Source,
+        columns: Sequence[str] | None = None,
+        *,
+        as_categories: bool = False,
+        **made: pl.Expr,
+    ) -> pl.DataFrame:
         """The rows of another method of the recipe, with the column `cluster` beside `item`.
 
         Args:
             source: The method.
             columns: Those that are read, besides what the method derives columns of; all where none
                 are named, and where the method may derive columns of any.
+            as_categories: Give texts as categories, in a fraction of the memory, and no clusters.
+            **made: Further columns of categories, made of any that are there while rows are read.
         """
-        return self.clusters.of(self._read(source, columns, ()))
-
-    def categories_of(
-        self, source: Source, columns: Sequence[str] | None, **made: pl.Expr
-    ) -> pl.DataFrame:
-        """`rows_of` with texts as categories, in a fraction of the memory, and without clusters.
-
-        `made` are further columns, made of any that are there while rows are read.
-        """
-        return self._read(source, columns, CATEGORIES, **made)
-
-    def _read(
-        self,
-        source: Source,
-        columns: Sequence[str] | None,
-        changed: Sequence[pl.Expr],
-        **made: pl.Expr,
-    ) -> pl.DataFrame:
         names = names_of(self.frames, source.frame)
         if not names:
             return pl.DataFrame()
@@ -222,21 +213,24 @@ class Context(msgspec.Struct, frozen=True):
         wanted: Iterable[str] = names
         if columns is not None and needed is not None:
             wanted = dict.fromkeys(("method", *columns, *needed))
-        if changed:
+        if as_categories:
             # Before anything is made of them: rows of other methods have other labels and lists.
             query = lazy_of(self.frames, source.frame).filter(method=source.name)
             asked = {one: pl.col(one) for one in wanted if one in names} | made
             # A column at a time and in one piece: what each takes while it is read is given back
             # before the next one, and of many pieces each filter would make one of all columns.
             reads = (query.select(one.alias(name)) for name, one in asked.items())
-            parts = (one.with_columns(*changed).collect(engine="streaming") for one in reads)
+            parts = (one.with_columns(*CATEGORIES).collect(engine="streaming") for one in reads)
             rows = pl.DataFrame([part.to_series().rechunk() for part in parts])
         else:
             rows = columns_of(self.frames, source.frame, tuple(wanted))
             mine = (rows["method"] == source.name).fill_null(value=False)
             # A filter that keeps all would copy all.
             rows = rows if mine.all() else rows.filter(mine)
-        return source.method.derive(rows).with_columns(*changed) if derives else rows
+        rows = source.method.derive(rows) if derives else rows
+        if not as_categories:
+            return self.clusters.of(rows)
+        return rows.with_columns(*CATEGORIES) if derives else rows
 
     def slices_of(self, source: Source, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of another method, some thousand at a time; of files only these are held.

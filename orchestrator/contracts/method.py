@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field
+from pydantic import Field
 from typing_extensions import TypeVar
 
 from orchestrator import plugins
@@ -285,20 +285,6 @@ class Method(Plugin[ConfigT], ABC):
         """
 
 
-def naming_models(settings: type[BaseModel]) -> list[str]:
-    """Return the fields of settings that name models of the recipe."""
-
-    def names(annotation: object) -> bool:
-        return isinstance(annotation, NamesModel) or any(
-            map(names, (*get_args(annotation), *getattr(annotation, "__metadata__", ())))
-        )
-
-    fields = settings.model_fields.items()
-    return [
-        name for name, field in fields if names(field.annotation) or any(map(names, field.metadata))
-    ]
-
-
 def frame_of(method: type[Method[MethodSettings]], kind: str) -> str:
     """Return the name of the frame that the rows of a kind go to."""
     return method.frame or re.sub(r"\W", "_", plugins.label(kind), flags=re.ASCII)
@@ -324,13 +310,6 @@ def clash_in(frame: str, one: type[Method], other: type[Method]) -> str:
 def is_judging(method: Method[MethodSettings]) -> bool:
     """Return True if a method's rows say which of two answers is better, by a judge."""
     return method.distribution is not None or (method.pairs is not None and method.pairs.ranked)
-
-
-def columns_of_numbers(method: Method[MethodSettings]) -> list[str]:
-    """Return the columns of numbers that a method's rows have, and those that it scores by."""
-    numbers = {"f64", "i64", "bool"}
-    own = [name for name, type_ in schema_of(type(method)).items() if type_ in numbers]
-    return list(dict.fromkeys((*own, *method.scores)))
 
 
 def schema_of(method: type[Method[MethodSettings]]) -> Columns:
@@ -375,7 +354,7 @@ class Statistic(Plugin[StatisticConfigT], ABC):
 class Summary(Plugin[_SettingsT], ABC):
     """Tables of a method's rows; its settings are those of the method.
 
-    It sends nothing: what it needs is in the frames.
+    It sends nothing: what it needs is in the frames. It is asked only where its method has rows.
 
     Attributes:
         reads: Columns of the rows that it is given; all where None. No others are read, so that the

@@ -99,7 +99,7 @@ def _is_number(value: object) -> bool:
     return _is_whole(value)
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
     """Return True for text that a file can hold: half a surrogate pair is none."""
     if not isinstance(value, str):
         return False
@@ -115,7 +115,7 @@ _TEXTS: Final = frozenset({str, _NONE})
 # By type of column: types of values that it surely holds, a closer look at others, and words.
 # Numbers and texts are always looked at: whole numbers have no bound in Python, others may be none.
 _SCALARS: Final[dict[str, _Kind]] = {
-    "str": (frozenset({_NONE}), _is_text, "text"),
+    "str": (frozenset({_NONE}), is_text, "text"),
     "f64": (frozenset({_NONE}), _is_number, "a finite number"),
     "i64": (frozenset({_NONE}), _is_whole, "a whole number of at most 64 bits"),
     "bool": (
@@ -137,7 +137,7 @@ def _listed(inner: str) -> _Kind:
         if inner == "f64" and types <= _FLOATS and isfinite(sum(filter(None, value))):
             return True
         if inner == "str" and types <= _TEXTS:
-            return _is_text("".join(filter(None, value)))
+            return is_text("".join(filter(None, value)))
         if types <= plain:
             return True
         return all(v is None or holds(v) for v in value)
@@ -201,7 +201,7 @@ class RowContract:
         for given in rows:
             row = {**known, **given}
             if not self._wanted <= row.keys() <= self._names:
-                self._refuse_unknown(row, unit)
+                self._refuse(row, unit)
                 missing = self._wanted - row.keys()
                 if row["status"] == OK and missing:
                     raise self._error(
@@ -226,7 +226,7 @@ class RowContract:
             MethodError: If the method's `identify` breaks the contract.
         """
         row = self._known(unit)
-        self._refuse_unknown(row, unit)
+        self._refuse(row, unit)
         self._check_values(row, unit)
         return row | failed_row(failure)
 
@@ -237,7 +237,7 @@ class RowContract:
             raise self._error(unit, f"identify() returned {type(row).__name__}, not a dict")
         return {**row, "status": OK}
 
-    def _refuse_unknown(self, row: Row, unit: Unit) -> None:
+    def _refuse(self, row: Row, unit: Unit) -> None:
         for name in row.keys() - self._names:
             hint = nearest(str(name), self._names, "")
             raise self._error(

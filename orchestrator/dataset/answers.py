@@ -37,7 +37,9 @@ _KEYS: Final = (
 _PROMPTS: Final = (*DEFAULTS["prompt"], *OTHER_PROMPTS, "origin_prompt")
 _TEXTS: Final = ("text", "answer", "output", "response", "completion", "prediction")
 _MODELS: Final = ("generator", "model_id", "model")
-_REASONS: Final = ("finish_reason", "stop_reason", "finishReason", "stopReason")
+_REASONS: Final = (
+    "finish_reason", "finish_reason.reason", "stop_reason", "finishReason", "stopReason"
+)  # fmt: skip
 _ACTUAL: Final = ("actualOutput", "actual_output")
 # Of a reply, the part that holds what was said, the first that is there.
 _REPLIES: Final = (
@@ -270,9 +272,8 @@ def _exchanges(turns: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, s
 
 def _end(value: Mapping[str, object], before: str) -> str:
     """How a reply ended; what is around it may say so, too."""
-    said = next((value[name] for name in _REASONS if name in value), None)
-    said = said.get("reason") if isinstance(said, Mapping) else said  # HELM
-    return end_of(said) if isinstance(said, str) else before
+    said = (at(value, name) for name in _REASONS)
+    return next((end_of(one) for one in said if isinstance(one, str)), before)
 
 
 def _samples(value: object, path: str, end: str) -> Iterator[Sample]:
@@ -338,6 +339,4 @@ def _count(row: Mapping[str, object], name: str) -> int:
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""

@@ -17,7 +17,7 @@ from orchestrator.dataset.shapes import (
     at,
     available,
     chat,
-    from_json,
+    from_text,
     is_chat,
     is_list,
     likely,
@@ -96,7 +96,7 @@ class FieldNames(Settings):
     )
 
     @model_serializer
-    def _only_given(self) -> dict[str, str | tuple[str, ...] | None]:
+    def _without_unset(self) -> dict[str, str | tuple[str, ...] | None]:
         # null is not the same as left out.
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
@@ -134,9 +134,8 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str, first: Row)
 
 def _proposed(first: Row) -> str:
     """The settings for what a row holds under usual names in capitals or in mappings."""
-    others = {"prompt": OTHER_PROMPTS, "messages": CHATS}
-    names = {part: (*usual, *others.get(part, ())) for part, usual in DEFAULTS.items()}
-    near = {part: likely(first, usual) for part, usual in names.items()}
+    more = {"prompt": OTHER_PROMPTS, "messages": CHATS}
+    near = {part: likely(first, (*usual, *more.get(part, ()))) for part, usual in DEFAULTS.items()}
     asked = next((part for part in _QUESTIONS if near[part]), None)
     unusual = [part for part in ("reference", "key") if near[part] not in ("", *DEFAULTS[part])]
     if asked is None:
@@ -287,7 +286,7 @@ def _conversation_of(
 ) -> tuple[Messages, tuple[str, ...]]:
     """Return the first messages, and the user turns that follow."""
     if columns.messages is not None:
-        return _conversation(at(row, columns.messages), columns.messages), ()
+        return _messages(at(row, columns.messages), columns.messages), ()
     if isinstance(columns.prompt, tuple):
         texts = [_text_of(row, column) for column in columns.prompt]
         names = " and ".join(map(repr, columns.prompt))
@@ -301,28 +300,24 @@ def _conversation_of(
             f"{nearest(name, sorted(row), '')}"
         )
     if columns.turns is not None and isinstance(value, str):
-        value = from_json(value, name)
+        value = from_text(value, name)
         if isinstance(value, str):
             raise RowError(
                 f"{name!r} is a single text; for one question set fields: {{prompt: {name}}}"
             )
     if is_chat(value):
-        return _conversation(value, name), ()
-    if not is_list(value):
-        text = _text_of(row, name)
-        if text is None or not text.strip():
-            raise RowError(f"{name!r}, which is the prompt, is empty")
-        return (Message("user", text),), ()
-    turns = [_said(turn, f"{name}[{index}]") for index, turn in enumerate(value)]
-    if not turns:
+        return _messages(value, name), ()
+    if is_list(value):
+        turns = [_said(turn, f"{name}[{index}]") for index, turn in enumerate(value)]
+    else:
+        turns = [_text_of(row, name) or ""]
+    if not turns or not turns[0].strip():
         raise RowError(f"{name!r}, which is the prompt, is empty")
     return (Message("user", turns[0]),), tuple(turns[1:])
 
 
-def _conversation(value: object, column: str) -> Messages:
-    if isinstance(value, str):
-        value = from_json(value, column)
-    if not is_chat(value):
+def _messages(value: object, column: str) -> Messages:
+    if not is_chat(value := from_text(value, column)):
         kind = "an empty list" if value == [] else f"a {_kind(value)}"
         raise RowError(f"{column!r} must be a list of {{role, content}}, not {kind}")
     messages = []
@@ -355,17 +350,12 @@ def _said(content: object, what: str) -> str:
     return content
 
 
+_KINDS: Final[Mapping[type, str]] = {
+    type(None): "missing value", Mapping: "mapping", str: "text", bytes: "binary value",
+    Sequence: "list",
+}  # fmt: skip
+
+
 def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "missing value"
-        case Mapping():
-            return "mapping"
-        case str():
-            return "text"
-        case bytes():
-            return "binary value"
-        case Sequence():
-            return "list"
-        case _:
-            return type(value).__name__
+    named = (name for kind, name in _KINDS.items() if isinstance(value, kind))
+    return next(named, type(value).__name__)

@@ -8,9 +8,12 @@ import zipfile
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
+
+import zstandard
 
 from orchestrator.dataset import readers
 from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
@@ -29,9 +32,10 @@ EXCEL_SUFFIXES: Final = (".xlsx", ".xlsm", ".ods")
 # A text that repeats itself packs to a hundredth; what packs better than that is a bomb.
 _MOST_UNPACKED: Final = 64 << 20
 _MOST_RATIO: Final = 200
-_OPENERS: Final[Mapping[str, Any]] = dict(
-    zip(PACKED, (gzip.open, bz2.open, lzma.open), strict=True)
-)
+_OPENERS: Final[Mapping[str, Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+# Of Zstandard, bytes read at a time: they may be a thousand blocks of 128 KB.
+_STEP: Final = 4096
+_DAMAGED: Final = (OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, zstandard.ZstdError)
 
 
 def open_rows(
@@ -63,7 +67,13 @@ def open_rows(
         with tempfile.TemporaryDirectory() as folder:
             # Rows keep the file open that they are read from.
             unpacked = Path(folder, "rows").with_suffix(suffix)
-            _unpack(path, unpacked, shown)
+            opener = _OPENERS.get(path.suffix.lower())
+            try:
+                with (opener or open)(path, "rb") as packed, unpacked.open("wb") as file:
+                    chunks = (_chunks if opener else _frames)(packed)
+                    file.writelines(_pieces(chunks, path, shown))
+            except (*_DAMAGED, EOFError) as error:
+                raise DatasetError(f"{shown}: cannot be unpacked: {_why(error)}") from error
             return open_rows(unpacked, shown, suffix, rows=rows, separator=separator, sheet=sheet)
     if rows is not None and suffix not in readers.LIST_SUFFIXES:
         raise DatasetError(f"{shown}: 'rows' names a list in a JSON file; this is {suffix}")
@@ -78,8 +88,8 @@ def open_rows(
     if suffix in EXCEL_SUFFIXES:
         return _opened(path, shown, sheet)
     of_text = readers.LINES_SUFFIXES + readers.LIST_SUFFIXES + readers.SUFFIXES
-    suffixes = of_text + PARQUET_SUFFIXES + EXCEL_SUFFIXES
-    raise DatasetError(f"{shown}: unknown file type ({', '.join(suffixes)})")
+    known = ", ".join(of_text + PARQUET_SUFFIXES + EXCEL_SUFFIXES)
+    raise DatasetError(f"{shown}: unknown file type ({known})")
 
 
 def _unreadable(
@@ -98,7 +108,7 @@ def _unreadable(
 def _why(error: Exception) -> str:
     """Say what is wrong with a file that a library can't read; some speak in codes of their own."""
     said = "it is cut off" if isinstance(error, EOFError) else str(error).partition("\n")[0]
-    if isinstance(error, OSError | zlib.error | lzma.LZMAError | zipfile.BadZipFile) or "{" in said:
+    if isinstance(error, _DAMAGED) or "{" in said:
         said = getattr(error, "strerror", None) or "it is damaged, or of another form"
     return f"{said}; save or download it again"
 
@@ -118,7 +128,7 @@ def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
                 # What is said there may be a lie.
                 one.file_size = 1 << 62
                 with packed.open(one) as part:
-                    n += sum(map(len, _pieces(part, path, shown, n)))
+                    n += sum(map(len, _pieces(_chunks(part), path, shown, n)))
         reader = fastexcel.read_excel(str(path))
         names = reader.sheet_names
         if not names or sheet not in (None, *names):
@@ -132,8 +142,8 @@ def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
         numbers = frame.drop_in_place("").to_list()
         dates = selectors.temporal().cast(pl.String).str.replace(r"( 00:00:00)?\.0+$", "")
         frame = frame.with_columns(dates, selectors.object().cast(pl.String))
-    except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile,
-            fastexcel.FastExcelError, pl.exceptions.PolarsError) as error:  # fmt: skip
+    except (*_DAMAGED, EOFError, ValueError, RuntimeError, fastexcel.FastExcelError,
+            pl.exceptions.PolarsError) as error:  # fmt: skip
         raise _unreadable(path, shown, b"PK", "an Excel file", error) from error
     rows = _Rows(frame, shown)
     rows.numbers = numbers
@@ -141,23 +151,25 @@ def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
     return rows
 
 
-def _unpack(path: Path, to: Path, shown: str) -> None:
-    """Write what a compressed file holds.
-
-    Raises:
-        DatasetError: If it is damaged, or holds far more than a text of its size would.
-    """
-    try:
-        with _OPENERS[path.suffix.lower()](path, "rb") as packed, to.open("wb") as file:
-            file.writelines(_pieces(packed, path, shown))
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DatasetError(f"{shown}: cannot be unpacked: {_why(error)}") from error
+def _chunks(packed: IO[bytes]) -> Iterator[bytes]:
+    return iter(partial(packed.read, 1 << 20), b"")
 
 
-def _pieces(packed: IO[bytes], path: Path, shown: str, n: int = 0) -> Iterator[bytes]:
+def _frames(packed: IO[bytes]) -> Iterator[bytes]:
+    """Yield what Zstandard packed, frame by frame: its own reader does not tell a file cut off."""
+    frame, read = None, b""
+    while read := read or packed.read(_STEP):
+        frame = frame or zstandard.ZstdDecompressor().decompressobj()
+        yield frame.decompress(read)
+        read, frame = frame.unused_data, None if frame.eof else frame
+    if frame is not None:
+        raise EOFError
+
+
+def _pieces(chunks: Iterator[bytes], path: Path, shown: str, n: int = 0) -> Iterator[bytes]:
     """Yield what is packed in a file; with `n` bytes before it, it must not be far too much."""
     most = max(_MOST_UNPACKED, _MOST_RATIO * path.stat().st_size)
-    while chunk := packed.read(1 << 20):
+    for chunk in chunks:
         n += len(chunk)
         if n > most:
             raise DatasetError(

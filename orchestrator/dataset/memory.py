@@ -1,7 +1,7 @@
 """Items that Python gives: a frame or a list of mappings, as JSON Lines."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import msgspec
 import polars as pl
@@ -13,15 +13,11 @@ from orchestrator.errors import DatasetError
 _GIVEN: Final = "Recipe(dataset)"
 
 
+@runtime_checkable
 class SupportsArrow(Protocol):
     """A frame that exports itself by the Arrow PyCapsule interface (polars, pandas, pyarrow)."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
-
-
-def is_frame(value: object) -> bool:
-    """Return whether a value is a frame."""
-    return hasattr(value, "__arrow_c_stream__")
 
 
 def to_json_lines(given: object) -> bytes:
@@ -42,7 +38,7 @@ def to_json_lines(given: object) -> bytes:
             kind = type(row).__name__
             raise DatasetError(f"{_GIVEN}: row {place} is a {kind}, not a mapping of columns")
         try:
-            columns = {str(name): plain(_builtin(value)) for name, value in row.items()}
+            columns = {str(name): plain(_plain(value)) for name, value in row.items()}
             lines.append(msgspec.json.encode(columns))
         except (RecursionError, UnicodeEncodeError, ValueError) as error:
             raise DatasetError(f"{_GIVEN}: row {place} cannot be written: {error}") from error
@@ -54,7 +50,7 @@ def to_json_lines(given: object) -> bytes:
 def _rows(given: object) -> Iterable[object]:
     if isinstance(given, pl.DataFrame):
         return given.iter_rows(named=True)
-    if is_frame(given):
+    if isinstance(given, SupportsArrow):
         try:
             return pl.DataFrame(cast("Any", given)).iter_rows(named=True)
         except ImportError:
@@ -82,7 +78,7 @@ def _rows_by_column(given: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 (as
         yield dict(zip(names, row, strict=True))
 
 
-def _builtin(value: object) -> object:
+def _plain(value: object) -> object:
     """Return Python's own value for a scalar or an array of NumPy."""
     to_list: Callable[[], Any] | None = getattr(value, "tolist", None)
     if to_list is not None:

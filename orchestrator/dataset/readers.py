@@ -173,7 +173,7 @@ def repeated_key(text: bytes, value: object) -> str | None:
         return None
     found: list[str] = []
 
-    def pairs(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    def make(entries: list[tuple[str, Any]]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for key, entry in entries:
             if key in made:
@@ -182,7 +182,7 @@ def repeated_key(text: bytes, value: object) -> str | None:
         return made
 
     try:
-        json.loads(text, object_pairs_hook=pairs)
+        json.loads(text, object_pairs_hook=make)
     except (ValueError, RecursionError):
         # Numbers of thousands of digits, or nested deeper than this decoder goes.
         return None

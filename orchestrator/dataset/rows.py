@@ -116,19 +116,13 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
     digests = np.frombuffer(contents, dtype=np.uint8).reshape(-1, KEY_BYTES)
     ordinals = _ordinals(hashes, digests)
     if columns.key is not None and ordinals is not None:
-        faults = Faults()
-        for twin in np.flatnonzero(ordinals).tolist():
-            key = make_item(rows.row(twin), columns).key
-            same = [
-                index
-                for index in np.flatnonzero(hashes == hashes[twin]).tolist()
-                if index != twin and make_item(rows.row(index), columns).key == key
-            ]
-            if same:
-                first, second = sorted((twin, same[0]))
-                what = f"the {columns.key} {key!r:.80} was already given at {rows.where(first)}"
+        first: dict[str, int] = {}
+        for index in np.flatnonzero(np.isin(hashes, hashes[ordinals > 0])).tolist():
+            key = make_item(rows.row(index), columns).key
+            if (other := first.setdefault(key, index)) != index:
+                what = f"the {columns.key} {key!r:.80} was already given at {rows.where(other)}"
                 what += "" if names.key else "; if it is no key, set fields: {key: null}"
-                faults.add(rows.where(second), what)
+                faults.add(rows.where(index), what)
             if len(faults) == MAX_FAULTS:
                 break
         faults.check()

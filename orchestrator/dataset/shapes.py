@@ -144,17 +144,8 @@ def from_text(value: object, column: str) -> object:
     """
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
-    return from_json(value, column)
-
-
-def from_json(text: str, column: str) -> object:
-    """Decode JSON text of a column.
-
-    Raises:
-        RowError: If it is not JSON.
-    """
     try:
-        found: object = json.loads(text)
+        found: object = json.loads(value)
     except (ValueError, RecursionError) as error:
         raise RowError(f"{column!r} is text, but not JSON: {error}") from error
     return found

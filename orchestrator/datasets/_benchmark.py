@@ -19,7 +19,7 @@ from pydantic import Field
 from orchestrator.dataset import DATA_VARIABLE, cache_folder, data_folder
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.rows import Rows, from_rows
-from orchestrator.datasets._download import Remote, fetched, verified
+from orchestrator.datasets._download import fetched, verified
 from orchestrator.disk.files import sha256_of
 from orchestrator.plugin import Dataset, DatasetError, DatasetKind, File, Settings
 
@@ -57,8 +57,7 @@ def located(kind: str, file: File) -> Path:
     try:
         # The user's key goes to the hub alone.
         token = os.environ.get("HF_TOKEN", "") if file.is_on_hub else ""
-        remote = Remote(url=url_of(file), sha256=file.sha256, token=token)
-        return fetched(remote, cached)
+        return fetched(url_of(file), cached, file.sha256, token)
     except DatasetError as error:
         why = str(error).removeprefix(f"{url_of(file)}: ")
         raise DatasetError(_advice(kind, file, why)) from error

@@ -32,8 +32,10 @@ from orchestrator.plugin import DatasetError
 _log = logging.getLogger(__name__)
 
 _CHUNK: Final = 1024 * 1024
-_MOST_BYTES: Final = 8 << 30
+MOST_BYTES = 8 << 30
+"""Longer files are not fetched."""
 _ATTEMPTS: Final = 3
+_ORIGIN: Final = ".origin.json"
 STALL_S = 60.0
 """Seconds to wait for a reply or the next bytes."""
 PAUSE_S = 1.0
@@ -50,25 +52,6 @@ _BROKEN: Final = (
 )
 
 
-class Remote(msgspec.Struct, frozen=True, kw_only=True):
-    """A file to be fetched.
-
-    Attributes:
-        url: http or https.
-        sha256: Lower-case hex; empty where it is recorded at the first download.
-        token: Sent as a bearer to this address alone, never on to another host; left out of repr.
-        most_bytes: Longer files are not fetched.
-    """
-
-    url: str
-    sha256: str = ""
-    token: str = ""
-    most_bytes: int = _MOST_BYTES
-
-    def __repr__(self) -> str:
-        return f"Remote({self.url!r})"
-
-
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The source of a file; its length in bytes and its SHA-256 when it was fetched."""
 
@@ -83,24 +66,30 @@ class _TransientError(Exception):
     """Worth another attempt."""
 
 
-def fetched(remote: Remote, path: Path) -> Path:
+def fetched(url: str, path: Path, sha256: str = "", token: str = "") -> Path:
     """The file at `path`, downloaded first if it is not there.
 
     Two processes don't fetch the same file at once.
+
+    Args:
+        url: http or https.
+        path: Where it is put.
+        sha256: Lower-case hex; empty where it is recorded at the first download.
+        token: Sent as a bearer to this address alone, never on to another host.
 
     Raises:
         DatasetError: If it can't be had, or is not the file it should be.
     """
     if path.is_file():
-        return verified(path, remote.sha256)
-    if urlsplit(remote.url).scheme not in _SCHEMES:
-        raise DatasetError(f"{remote.url}: only http and https addresses are supported")
+        return verified(path, sha256)
+    if urlsplit(url).scheme not in _SCHEMES:
+        raise DatasetError(f"{url}: only http and https addresses are supported")
     attempts = Retrying(
         retry=retry_if_exception_type(_TransientError),
         stop=stop_after_attempt(_ATTEMPTS),
         wait=wait_incrementing(PAUSE_S, PAUSE_S),
         before_sleep=lambda state: _log.info(
-            "%s: %s; retrying", remote.url, state.outcome and state.outcome.exception()
+            "%s: %s; retrying", url, state.outcome and state.outcome.exception()
         ),
         reraise=True,
     )
@@ -108,12 +97,12 @@ def fetched(remote: Remote, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path):
             if not path.is_file():
-                attempts(_fetch, remote, path)
+                attempts(_fetch, url, path, sha256, token)
     except _TransientError as error:
-        raise DatasetError(f"{remote.url}: cannot be downloaded: {error}") from error
+        raise DatasetError(f"{url}: cannot be downloaded: {error}") from error
     except OSError as error:
         raise DatasetError(f"{path}: cannot be written: {error.strerror or error}") from error
-    return verified(path, remote.sha256)
+    return verified(path, sha256)
 
 
 def verified(path: Path, sha256: str = "") -> Path:
@@ -136,70 +125,75 @@ def verified(path: Path, sha256: str = "") -> Path:
 def origin_of(path: Path) -> Origin | None:
     """Return the record made when the file was fetched; None if it can't be read."""
     try:
-        return msgspec.json.decode(_origin_path(path).read_bytes(), type=Origin)
+        return msgspec.json.decode(
+            path.with_name(f"{path.name}{_ORIGIN}").read_bytes(), type=Origin
+        )
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def _fetch(remote: Remote, path: Path) -> None:
+def _fetch(url: str, path: Path, sha256: str, token: str) -> None:
     """Download a file once, and put it in place if it is the one that it should be."""
     n_bytes, digest = 0, hashlib.sha256()
-    with _opened(remote) as reply, files.replacing(path) as file:
+    with _opened(url, token) as reply, files.replacing(path) as file:
         length = reply.headers.get("Content-Length")
         total = int(length) if length and length.isdecimal() else None
         size = "unknown size" if total is None else numbers.size(total)
-        _check_size(remote, total or 0)
-        _log.info("downloading %s (%s)", remote.url, size)
+        _check_size(url, total or 0)
+        _log.info("downloading %s (%s)", url, size)
         while chunk := reply.read(_CHUNK):
             n_bytes += len(chunk)
-            _check_size(remote, n_bytes)
+            _check_size(url, n_bytes)
             digest.update(chunk)
             file.write(chunk)
         if total is not None and n_bytes != total:
             raise _TransientError(f"the connection ended after {n_bytes:,} of {total:,} bytes")
         found = digest.hexdigest()
-        if remote.sha256 and found != remote.sha256:
+        if sha256 and found != sha256:
             raise DatasetError(
-                f"{remote.url}: the download has SHA-256 {found}, not {remote.sha256} as "
+                f"{url}: the download has SHA-256 {found}, not {sha256} as "
                 "published; it was discarded"
             )
         origin = Origin(
-            url=remote.url,
+            url=url,
             n_bytes=n_bytes,
             sha256=found,
             revision=reply.headers.get("X-Repo-Commit", ""),
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         # The record first: a file without one would be trusted whatever it holds.
-        files.write(_origin_path(path), msgspec.json.encode(origin))
+        files.write(path.with_name(f"{path.name}{_ORIGIN}"), msgspec.json.encode(origin))
     held = f"; no checksum is published, so SHA-256 {found} is required from now on"
-    _log.info(
-        "%s: %s in %s%s", remote.url, numbers.size(n_bytes), path, "" if remote.sha256 else held
-    )
+    _log.info("%s: %s in %s%s", url, numbers.size(n_bytes), path, "" if sha256 else held)
 
 
-def _check_size(remote: Remote, n_bytes: int) -> None:
-    if n_bytes > remote.most_bytes:
-        most = numbers.size(remote.most_bytes)
-        raise DatasetError(f"{remote.url}: longer than {most}; the download was discarded")
+def _check_size(url: str, n_bytes: int) -> None:
+    if n_bytes > MOST_BYTES:
+        most = numbers.size(MOST_BYTES)
+        raise DatasetError(f"{url}: longer than {most}; the download was discarded")
 
 
 @contextmanager
-def _opened(remote: Remote) -> Iterator[http.client.HTTPResponse]:
+def _opened(url: str, token: str) -> Iterator[http.client.HTTPResponse]:
     """A reply with a status that is good; what is wrong is sorted into transient and not."""
     request = urllib.request.Request(  # noqa: S310 (the scheme was looked at)
-        remote.url, headers={"User-Agent": "selfeval-orchestrator", "Accept-Encoding": "identity"}
+        url, headers={"User-Agent": "selfeval-orchestrator", "Accept-Encoding": "identity"}
     )
-    if remote.token:
-        request.add_unredirected_header("Authorization", f"Bearer {remote.token}")
+    # As for servers, `ALL_PROXY` counts and SOCKS proxies don't.
+    given = urllib.request.getproxies()
+    named = {scheme: given.get(scheme) or given.get("all", "") for scheme in _SCHEMES}
+    used = {scheme: one for scheme, one in named.items() if one and not one.startswith("socks")}
+    opener = urllib.request.build_opener(_Redirects, urllib.request.ProxyHandler(used))
+    if token:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with _opener.open(request, timeout=STALL_S) as reply:
+        with opener.open(request, timeout=STALL_S) as reply:
             yield reply
     except urllib.error.HTTPError as error:
         error.close()
         if error.code in _TRANSIENT:
             raise _TransientError(f"the server replied {error.code} {error.reason}") from error
-        said = f"{remote.url}: the server replied {error.code} {error.reason}"
+        said = f"{url}: the server replied {error.code} {error.reason}"
         if error.code in {401, 403}:
             said += "; a gated dataset needs your consent and HF_TOKEN in the environment"
         raise DatasetError(said) from error
@@ -229,9 +223,6 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-_opener: Final = urllib.request.build_opener(_Redirects)
-
-
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold the right to fetch this file; waits for another process that does."""
@@ -242,7 +233,3 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _origin_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.origin.json")

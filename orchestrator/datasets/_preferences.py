@@ -4,6 +4,7 @@ The better answer is the column `chosen`, a worse one `rejected`; the analysis `
 gives the papers' tables of those that have a right and a wrong answer.
 """
 
+from functools import partial
 from typing import ClassVar, Final, Literal
 
 import numpy as np
@@ -165,18 +166,18 @@ class LlmBarKind(BenchmarkKind[SubsetSettings]):
 
     def rows(self) -> Rows:
         """Return the instructions of the subsets."""
-        names = chosen_subsets(_LLM_BAR, self.config.subsets, "llm_bar")
-        return JoinedRows([_of_llm_bar(name) for name in names], "llm_bar")
+        columns = ("input", "subset", "chosen", "rejected")
 
+        def make(subset: str, _: int, row: Row) -> Row:
+            first = {1: True, 2: False}[row["label"]]
+            answers = pair_of(row["output_1"], row["output_2"], is_first_better=first)
+            return {"input": row["input"], "subset": subset, **answers}
 
-def _of_llm_bar(subset: str) -> PickedRows:
-    def make(_: int, row: Row) -> Row:
-        first = {1: True, 2: False}[row["label"]]
-        answers = pair_of(row["output_1"], row["output_2"], is_first_better=first)
-        return {"input": row["input"], "subset": subset, **answers}
-
-    rows = read("llm_bar", _LLM_BAR[subset], JsonRows)
-    return PickedRows(rows, make, ("input", "subset", "chosen", "rejected"))
+        parts = [
+            PickedRows(read("llm_bar", _LLM_BAR[name], JsonRows), partial(make, name), columns)
+            for name in chosen_subsets(_LLM_BAR, self.config.subsets, "llm_bar")
+        ]
+        return JoinedRows(parts, "llm_bar")
 
 
 class NectarConfig(Settings):
@@ -258,21 +259,15 @@ class HelpSteer2Kind(BenchmarkKind[Settings]):
             }
 
         rated = ("chosen_helpfulness", "rejected_helpfulness")
-        return PickedRows(rows, make, ("prompt", "chosen", "rejected", *rated), _unlike(rows))
-
-
-def _unlike(rows: Rows) -> list[int]:
-    """Places of the first of two rows of one prompt that are not rated alike."""
-    found, index = [], 0
-    while index + 1 < len(rows):
-        one, two = rows.row(index), rows.row(index + 1)
-        if one["prompt"] != two["prompt"]:
-            index += 1
-            continue
-        if one[_HELPFULNESS] != two[_HELPFULNESS]:
-            found.append(index)
-        index += 2
-    return found
+        # Places of the first of two rows of one prompt that are not rated alike.
+        places, index = list[int](), 0
+        while index + 1 < len(rows):
+            one, two = rows.row(index), rows.row(index + 1)
+            is_pair = one["prompt"] == two["prompt"]
+            if is_pair and one[_HELPFULNESS] != two[_HELPFULNESS]:
+                places.append(index)
+            index += 2 if is_pair else 1
+        return PickedRows(rows, make, ("prompt", "chosen", "rejected", *rated), places)
 
 
 _FIRST_QUESTION: Final = 81
@@ -306,22 +301,22 @@ class MtBenchHumanKind(BenchmarkKind[SubsetSettings]):
 
     def rows(self) -> Rows:
         """Return the votes on first turns, of the categories."""
+
+        def make(_: int, row: Row) -> Row:
+            question, one, two = row["question_id"], row["conversation_a"], row["conversation_b"]
+            return {
+                "prompt": one[0]["content"],
+                "category": _CATEGORIES[(question - _FIRST_QUESTION) // 10],
+                "question_id": question,
+                "first": one[1]["content"],
+                "second": two[1]["content"],
+                "better": {"model_a": "first", "model_b": "second"}.get(row["winner"], "tie"),
+                "model_a": row["model_a"],
+                "model_b": row["model_b"],
+                "voter": row["judge"],
+            }
+
         votes = read("mt_bench_human", self.about.files[0], ParquetRows)
         first = [place for place in range(len(votes)) if votes.row(place)["turn"] == 1]
-        rows = PickedRows(votes, _voted, _VOTES, first)
+        rows = PickedRows(votes, make, _VOTES, first)
         return of_subsets(rows, "category", self.config.subsets)
-
-
-def _voted(_: int, row: Row) -> Row:
-    question, one, two = row["question_id"], row["conversation_a"], row["conversation_b"]
-    return {
-        "prompt": one[0]["content"],
-        "category": _CATEGORIES[(question - _FIRST_QUESTION) // 10],
-        "question_id": question,
-        "first": one[1]["content"],
-        "second": two[1]["content"],
-        "better": {"model_a": "first", "model_b": "second"}.get(row["winner"], "tie"),
-        "model_a": row["model_a"],
-        "model_b": row["model_b"],
-        "voter": row["judge"],
-    }

@@ -12,7 +12,7 @@ from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import joined_rows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import one_of
-from orchestrator.disk.paths import answers, expanded
+from orchestrator.disk.paths import answers, expanded, suffix_of
 from orchestrator.plugin import Dataset, DatasetError, DatasetKind, FolderSettings
 
 # Data files of a folder in the layout of a Hugging Face dataset repository.
@@ -33,7 +33,9 @@ _KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "test": ("test", "testing", "eval", "evaluation"),
 }
 # `data/NAME-00000-of-00003.parquet`, in which any name is a split.
-_SHARD: Final = re.compile(r"(\w+)-[0-9]{5}-of-[0-9]{5}(?:-.*)?\.\w+")
+_SHARD: Final = re.compile(
+    r"(?P<split>\w+)-(?P<number>[0-9]{5})-of-(?P<n>[0-9]{5})(?:-.*)?\.[\w.]+"
+)
 # Of `save_to_disk`, and of the hub itself; none of them holds rows.
 _NO_DATA: Final = frozenset(
     {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
@@ -59,21 +61,18 @@ def configs_of(folder: Path, shown: str) -> tuple[dict[str, Splits], str | None]
     if not isinstance(listed, list) or not listed:
         by_name = _splits_by_name(folder, _files(folder, "**/*"), shown)
         told = next(iter(counts.values())) if len(counts) == 1 else {}
-        return {_DEFAULT: _with_counts(by_name, told)}, None
+        return {_DEFAULT: {name: (files, told.get(name)) for name, files in by_name.items()}}, None
     found, marked = dict[str, Splits](), None
     for entry in listed:
         if not isinstance(entry, dict) or not isinstance(entry.get("config_name"), str):
             raise DatasetError(f"{shown}/{_README}: each of `configs` needs a config_name")
         name: str = entry["config_name"]
-        files = _splits_of(folder, entry, shown)
-        found[name] = _with_counts(files, counts.get(name, {}))
+        told = counts.get(name, {})
+        splits = _splits_of(folder, entry, shown).items()
+        found[name] = {split: (files, told.get(split)) for split, files in splits}
         if entry.get("default") is True:
             marked = marked or name
     return found, marked
-
-
-def _with_counts(splits: Mapping[str, list[Path]], counts: Mapping[str, int]) -> Splits:
-    return {name: (files, counts.get(name)) for name, files in splits.items()}
 
 
 def _card(folder: Path, shown: str) -> dict[str, Any]:
@@ -159,7 +158,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
         for file in folder.glob(pattern):
             parts = file.relative_to(folder).parts
             if (
-                file.suffix.lower() in SUFFIXES
+                suffix_of(file.name) in SUFFIXES
                 and file.name not in _NO_DATA
                 and not any(part.startswith((".", "__")) for part in parts)
                 and file.is_file()
@@ -183,23 +182,23 @@ def _splits_by_name(folder: Path, files: Iterable[Path], shown: str) -> dict[str
             else f" ({' '.join(SUFFIXES)})"
         )
         raise DatasetError(f"{shown}: no data files in this folder{hint}")
-    suffixes = [file.suffix.lower() for file in files]
+    suffixes = [suffix_of(file.name) for file in files]
     # As the hub does: of several kinds of files those that there are most of.
     most = max(dict.fromkeys(suffixes), key=suffixes.count)
-    files = [file for file in files if file.suffix.lower() == most]
+    files = [file for file in files if suffix_of(file.name) == most]
     found: dict[str, list[Path]] = {}
     for file in files:
-        split = _split_of(file.relative_to(folder))
+        split = _split(file.relative_to(folder))
         if split:
             found.setdefault(split, []).append(file)
     return found or {"train": files}
 
 
-def _split_of(path: Path) -> str:
+def _split(path: Path) -> str:
     """The split that a path names; "" for none."""
     shard = _SHARD.fullmatch(path.name)
     if shard is not None and path.parts[:-1] == ("data",):
-        return _usual(shard.group(1)) or shard.group(1)
+        return _usual(shard["split"]) or shard["split"]
     for part in (path.stem, *reversed(path.parts[:-1])):
         for word in re.split(r"[^A-Za-z0-9]+", part):
             if split := _usual(word):
@@ -208,8 +207,7 @@ def _split_of(path: Path) -> str:
 
 
 def _usual(word: str) -> str:
-    lower = word.lower()
-    return next((split for split, words in _KEYWORDS.items() if lower in words), "")
+    return next((split for split, words in _KEYWORDS.items() if word.lower() in words), "")
 
 
 class Config(FolderSettings):
@@ -254,4 +252,10 @@ class FolderKind(DatasetKind[Config]):
                 f"{shown}: split {name!r} has {len(rows):,} rows, but README.md gives "
                 f"num_examples: {n_rows:,}; complete the files or correct the README"
             )
+        named = {file: found for file in files if (found := _SHARD.fullmatch(file.name))}
+        for file, shard in named.items():
+            numbers = {int(one["number"]) for one in named.values() if one["n"] == shard["n"]}
+            if lost := set(range(int(shard["n"]))) - numbers:
+                there = f"{shown}: split {name!r}: {file.name} is there, but no shard"
+                raise DatasetError(f"{there} {min(lost):05d}; complete the files")
         return from_rows(rows, self.config.fields)

@@ -8,7 +8,6 @@ English, the others from English.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -63,17 +62,18 @@ class ProbdiffTextsKind(DatasetKind[Config]):
         """
         part = self.config.part
         rows = JsonLines(*located(f"{self.config.path}/{part}/test.json", base))
-        make = partial(_item, part)
+
+        def make(index: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
+            made = {"key": f"{part}-{index}", "category": part}
+            if part in _COLUMNS:
+                text, reference = (row[name] for name in _COLUMNS[part])
+                prompt = text if part == "redbook" else _SUMMARY.replace("{content}", text)
+                return made | {"prompt": prompt, "reference": reference}
+            other = part.partition("-")[0]
+            source, target = (other, "en") if index < _INTO_ENGLISH else ("en", other)
+            into = _LANGUAGES.get(target, "English")
+            prompt = f"Translate the sentence into {into}:\n{row[source]}"
+            named = f"{source}-{target}"
+            return made | {"prompt": prompt, "reference": row[target], "category": named}
+
         return from_rows(PickedRows(rows, make, tuple(_FIELDS.model_dump())), _FIELDS)
-
-
-def _item(part: str, index: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    made = {"key": f"{part}-{index}", "category": part}
-    if part in _COLUMNS:
-        text, reference = (row[name] for name in _COLUMNS[part])
-        prompt = text if part == "redbook" else _SUMMARY.replace("{content}", text)
-        return made | {"prompt": prompt, "reference": reference}
-    other = part.partition("-")[0]
-    source, target = (other, "en") if index < _INTO_ENGLISH else ("en", other)
-    prompt = f"Translate the sentence into {_LANGUAGES.get(target, 'English')}:\n{row[source]}"
-    return made | {"prompt": prompt, "reference": row[target], "category": f"{source}-{target}"}

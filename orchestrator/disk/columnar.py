@@ -69,7 +69,14 @@ def row_groups(path: Path) -> Iterator[dict[str, int]]:
     """
     with path.open("rb") as file:
         try:
-            footer = _footer(file)
+            end = file.seek(0, io.SEEK_END)
+            file.seek(max(0, end - 8))
+            tail = file.read(8)
+            length = int.from_bytes(tail[:4], "little")
+            if tail[4:] != MAGIC or not 0 < length <= min(end - 8, _FOOTER_BYTES):
+                raise MalformedError("it does not end as Parquet files do")
+            file.seek(end - 8 - length)
+            footer = _Reader(file.read(length)).struct()
             lengths: dict[str, int] = {}
             for element in footer[_SCHEMA]:
                 # Several leaves may have one name ("element"): the longest counts for each.
@@ -89,17 +96,6 @@ def row_groups(path: Path) -> Iterator[dict[str, int]]:
                 yield sizes
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise MalformedError("its headers are damaged") from error
-
-
-def _footer(file: IO[bytes]) -> dict[int, Any]:
-    end = file.seek(0, io.SEEK_END)
-    file.seek(max(0, end - 8))
-    tail = file.read(8)
-    length = int.from_bytes(tail[:4], "little")
-    if tail[4:] != MAGIC or not 0 < length <= min(end - 8, _FOOTER_BYTES):
-        raise MalformedError("it does not end as Parquet files do")
-    file.seek(end - 8 - length)
-    return _Reader(file.read(length)).struct()
 
 
 def _column_bytes(
@@ -237,7 +233,7 @@ _TEXTS: Final = (pl.String, pl.Binary)
 
 
 def read(path: Path | Sequence[Path], columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Read a Parquet file, or several with the same columns, whole or some columns of it.
+    """Read a Parquet file, or several, whole or some columns; of two types the wider counts.
 
     Raises:
         OSError: If a path is no regular file or can't be read.
@@ -248,7 +244,8 @@ def read(path: Path | Sequence[Path], columns: Sequence[str] | None = None) -> p
     files = _files(path)
     groups = [_row_groups(file, columns) for file in files]
     _refuse_more_than_is_allowed(files, sum(map(sum, groups)))
-    return _with_texts(files, pl.read_parquet(files, columns=wanted, glob=False))
+    frames = [pl.read_parquet(file, columns=wanted, glob=False) for file in files]
+    return _with_texts(files, pl.concat(frames, how="diagonal_relaxed"))
 
 
 def scan(path: Path | Sequence[Path]) -> pl.LazyFrame:
@@ -304,7 +301,12 @@ def _measured(file: Path, stamp: tuple[int, ...]) -> tuple[dict[str, int], ...]:
 
 def _refuse_more_than_is_allowed(files: Sequence[Path], n_bytes: int) -> None:
     size = sum(file.stat().st_size for file in files)
-    most = min(max(MEMORY_BYTES, _RATIO * size), _address_space_bytes() // 2)
+    most = max(MEMORY_BYTES, _RATIO * size)
+    bound, _ = resource.getrlimit(resource.RLIMIT_AS)  # `ulimit -v`
+    if bound != resource.RLIM_INFINITY:
+        with contextlib.suppress(psutil.Error):
+            bound = max(bound - psutil.Process().memory_info().vms, 0)
+        most = min(most, bound // 2)
     if n_bytes > most:
         raise StoreError(
             f"{files[0]}: {size:,} bytes of Parquet hold up to {n_bytes:,} bytes, and at most "
@@ -318,22 +320,11 @@ def _with_texts(files: Sequence[Path], frame: pl.DataFrame) -> pl.DataFrame:
 
     A text that many rows share takes memory once here, but for each row where it is used.
     """
-    _refuse_more_than_is_allowed(files, sum(map(_text_bytes, frame)))
+    _refuse_more_than_is_allowed(files, sum(map(bytes_of, frame)))
     return frame
 
 
-def _address_space_bytes() -> float:
-    """Address space that is left to this process (`ulimit -v`)."""
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if most == resource.RLIM_INFINITY:
-        return float("inf")
-    with contextlib.suppress(psutil.Error):
-        taken: int = psutil.Process().memory_info().vms
-        return max(most - taken, 0)
-    return most
-
-
-def _text_bytes(column: pl.Series) -> int:
+def bytes_of(column: pl.Series) -> int:
     """Bytes of all texts of a column, one that several rows share counted for each."""
     match column.dtype:
         case pl.String():
@@ -341,9 +332,9 @@ def _text_bytes(column: pl.Series) -> int:
         case pl.Binary():
             return int(column.bin.size().cast(pl.Int64).sum())
         case pl.Struct():
-            return sum(_text_bytes(column.struct.field(name)) for name in column.struct.fields)
+            return sum(bytes_of(column.struct.field(name)) for name in column.struct.fields)
         case (pl.List() | pl.Array()) as kind if kind.inner.is_nested() or kind.inner in _TEXTS:
-            return _text_bytes(column.explode())
+            return bytes_of(column.explode())
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 STORE_NAME: Final = "store.sqlite"
 """The store in a run's directory."""
-PACKED: Final = (".gz", ".bz2", ".xz")
+PACKED: Final = (".gz", ".bz2", ".xz", ".zst")
 """Suffixes of files that are unpacked as they are read."""
 RUNS: Final = "runs"
 """Default folder of runs."""

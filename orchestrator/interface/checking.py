@@ -76,7 +76,7 @@ def check(
     if not online:
         return notes
     # What asks servers is imported for that only: editors check without.
-    look = importlib.import_module("orchestrator.interface.online").look_at_servers
+    look = importlib.import_module("orchestrator.interface.online").look
     return (*notes, *look(prepared))
 
 
@@ -112,7 +112,7 @@ def prepared_recipe(
     """
     if given is None:
         return prepare(loaded, base, allow_code=allow_code)
-    with given.blamed():
+    with given.blaming():
         return prepare(loaded, base, allow_code=allow_code or given.allow_code)
 
 

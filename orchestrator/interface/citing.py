@@ -54,7 +54,7 @@ def cite(result: Result) -> Citation:
     facts = _facts(result, of_run, version)
     marks = {part: _marks(found) for part, found in works.items()}
     sentences = [
-        *_data(facts, marks),
+        *_dataset(facts, marks),
         *(_method(source) for source in sources),
         *_models(facts, marks["servers"]),
         *_statistics(of_run, marks["statistics"]),
@@ -95,7 +95,7 @@ def _facts(result: Result, of_run: Material, version: str) -> dict[str, Any]:
     }
 
 
-def _data(facts: Mapping[str, Any], marks: Mapping[str, str]) -> Iterator[str]:
+def _dataset(facts: Mapping[str, Any], marks: Mapping[str, str]) -> Iterator[str]:
     models = facts["evaluated"]
     items = "" if facts["n_items"] is None else f" on {numbers.counted(facts['n_items'], 'item')}"
     kind = safe_line(plugins.label(_kind(facts["dataset"])))

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from orchestrator.columns import score_words
 from orchestrator.disk import columnar
 from orchestrator.disk.files import write_text
 from orchestrator.errors import UsageError, nearest
@@ -70,7 +71,6 @@ def _figure(table: Table, name: str) -> Figure:
 
 
 FORMAT: Final = 2
-_SHOWN_CHANGES: Final = 10
 _MOST_ALONE: Final = 1000
 _MOST_SAID: Final = 6
 _SCHEMA: Final = {
@@ -237,24 +237,24 @@ def compare(
     checked_level(confidence_level)
     if not runs:
         raise UsageError("specify at least one run to compare")
-    chosen = _checked_by(by, len(runs))
+    chosen = _by(by, len(runs))
     results = [one if isinstance(one, Result) else load(one, allow_code=allow_code) for one in runs]
     sides = opened(results, match, allow_code=allow_code)
     common = common_items(sides)
     found = contrasts(sides, common, chosen, scores, _baseline(baseline, sides, chosen))
-    _check_scores(scores, found, sides, common, chosen)
+    _check(scores, found, sides, common, chosen)
     compared = [_doubted(one, chosen, sides) for one in differences(found, confidence_level)]
     changes = most_changed(found, sides[0])
     # It holds a number of each prompt for each difference.
     del found
     columnar.give_back()
     rankings = joint_rankings(sides, common, confidence_level)
-    tables = [*_difference_tables(compared, chosen, sides), *rating_tables(sides, rankings)]
+    tables = [*_differences(compared, chosen, sides), *rating_tables(sides, rankings)]
     tables += agreement_tables(sides, common, confidence_level)
     settings = {side.label: side.result.settings for side in sides}
     tables += [
         table
-        for table in (changed_table(changes, chosen, _SHOWN_CHANGES), settings_table(settings))
+        for table in (changed_table(changes, chosen), settings_table(settings))
         if table is not None
     ]
     incomplete = ((side.label, side.result.completeness.words()) for side in sides)
@@ -290,7 +290,7 @@ def _doubted(one: Difference, by: By, sides: Sequence[Side]) -> Difference:
     return msgspec.structs.replace(one, resolved=False, doubt=doubt) if doubt else one
 
 
-def _checked_by(by: str | None, n_runs: int) -> By:
+def _by(by: str | None, n_runs: int) -> By:
     chosen: By | None = next((one for one in BY if one == by), None)
     if by is None:
         return "run" if n_runs > 1 else "model"
@@ -315,7 +315,7 @@ def _baseline(given: str, sides: Sequence[Side], by: By) -> str:
     return known[given]
 
 
-def _check_scores(
+def _check(
     scores: Sequence[str], found: Sequence[Contrast], sides: Sequence[Side], common: Common, by: By
 ) -> None:
     for wanted in scores:
@@ -336,9 +336,7 @@ def _about(side: Side, common: Common) -> dict[str, Any]:
     }
 
 
-def _difference_tables(
-    compared: Sequence[Difference], by: By, sides: Sequence[Side]
-) -> list[Table]:
+def _differences(compared: Sequence[Difference], by: By, sides: Sequence[Side]) -> list[Table]:
     by_score: dict[str, list[Difference]] = {}
     for one in compared:
         by_score.setdefault(one.score, []).append(one)
@@ -371,7 +369,7 @@ def _table(score: str, found: Sequence[Difference], by: By, two_runs: tuple[str,
     most = max(found, key=lambda one: one.n)
     basis = f"{counted_words(most.n, most.n_clusters)} · paired · {METHOD}.{less}"
     table = make_table(f"compare.{score}", title, columns, rows, basis=basis)
-    return msgspec.structs.replace(table, source=score)
+    return msgspec.structs.replace(table, source=score_words(score))
 
 
 def _verdict(one: Difference) -> Cell:
@@ -403,15 +401,14 @@ def _headline(compared: Sequence[Difference], by: By, n_common: int) -> list[str
         f"{len(resolved):,} of {counted(len(compared), 'difference')} on {items} can be told "
         "from 0 (Holm over all of them)."
     ]
-    said += [f"{_about_one(one)}." for one in order[:_MOST_SAID]]
+    for one in order[:_MOST_SAID]:
+        value = Measured(one.difference, one.low, one.high)
+        where = " · ".join(part for part in (one.run, one.model) if part)
+        text = cell_text(Column("difference", "signed"), value)
+        told = (
+            f"{one.second} is {_verdict(one)} than {one.first}: {text} in {score_words(one.score)}."
+        )
+        said.append(f"{where}: {told}" if where else told)
     if len(order) > _MOST_SAID:
         said.append(f"{len(order) - _MOST_SAID:,} more are in the tables.")
     return said
-
-
-def _about_one(one: Difference) -> str:
-    value = Measured(one.difference, one.low, one.high)
-    where = " · ".join(part for part in (one.run, one.model) if part)
-    text = cell_text(Column("difference", "signed"), value)
-    prefix = f"{where}: " if where else ""
-    return f"{prefix}{one.second} is {_verdict(one)} than {one.first} by {one.score}: {text}"

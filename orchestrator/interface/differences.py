@@ -12,8 +12,9 @@ import polars as pl
 
 from orchestrator.clusters import CLUSTER, OVER, codes, n_distinct
 from orchestrator.clusters import counted as counted_in
-from orchestrator.columns import ITEMS
+from orchestrator.columns import ITEMS, score_words
 from orchestrator.contracts.context import ROWS_AT_ONCE
+from orchestrator.frames import names_of, slices_of
 from orchestrator.interface.sides import Common, Side, points_of, scores_of
 from orchestrator.numbers import UNDEFINED, counted, finite
 from orchestrator.ranking.cells import packed
@@ -188,7 +189,7 @@ def _of_methods(
     """Methods that have a column of the same name, of the same kind of points."""
     by_column: dict[tuple[str, bool], list[str]] = {}
     for name, (source, _) in scores_of(side).items():
-        is_pairwise = "model_a" in side.result.frames.names(source.frame)
+        is_pairwise = "model_a" in names_of(side.result.frames, source.frame)
         by_column.setdefault((name.partition(".")[2], is_pairwise), []).append(name)
     for (column, _), names in by_column.items():
         if not _named(column, wanted):
@@ -286,6 +287,7 @@ MOST_CHANGES: Final = 50
 """Items that differ most, of which a comparison says the values."""
 _ABSENT: Final = object()
 _MOST_PREVIEW: Final = 60
+_SHOWN_CHANGES: Final = 10
 _MOST_NAMED: Final = 5
 _MOST_SETTINGS: Final = 200
 _MOST_SETTING: Final = 300
@@ -342,7 +344,11 @@ def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:
         .unique("item", keep="first", maintain_order=True)
         .head(MOST_CHANGES)
     )
-    prompts = _previews(side, rows["item"].cast(pl.String))
+    items, prompts = rows["item"].cast(pl.String), {}
+    for part in slices_of(side.result.frames, ITEMS, ("item", "prompt"), ROWS_AT_ONCE):
+        own = part.filter(pl.col("item").is_in(items.implode()))
+        for key, *prompt in own.iter_rows():
+            prompts[key] = safe_line(str(prompt[0] or "") if prompt else "")[:_MOST_PREVIEW]
     abouts = [msgspec.structs.asdict(one.about) for one in found]
     return [
         Change(**abouts[at], item=item, turn=turn, prompt=prompts.get(item, ""), a=a, b=b)
@@ -350,17 +356,7 @@ def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:
     ]
 
 
-def _previews(side: Side, items: pl.Series) -> dict[str, str]:
-    """The beginning of the prompt of some items of a run, by the item's key."""
-    found = {}
-    for rows in side.result.frames.slices(ITEMS, ("item", "prompt"), ROWS_AT_ONCE):
-        own = rows.filter(pl.col("item").is_in(items.implode()))
-        for key, *prompt in own.iter_rows():
-            found[key] = safe_line(str(prompt[0] or "") if prompt else "")[:_MOST_PREVIEW]
-    return found
-
-
-def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | None:
+def changed_table(changes: Sequence[Change], by: str) -> Table | None:
     """Return the items that changed most as a table; None for none."""
     if not changes:
         return None
@@ -378,10 +374,10 @@ def changed_table(changes: Sequence[Change], by: str, n_most: int) -> Table | No
     rows = [
         (one.item, one.prompt, *((one.model,) if has_model else ()),
          *(() if is_told else (f"{one.second} minus {one.first}",)), one.a, one.b, one.difference)
-        for one in changes[:n_most]
+        for one in changes[:_SHOWN_CHANGES]
     ]  # fmt: skip
     table = make_table("compare.items", f"Items that differ most, by {by}", columns, rows)
-    return msgspec.structs.replace(table, source=changes[0].score)
+    return msgspec.structs.replace(table, source=score_words(changes[0].score))
 
 
 def common_notes(sides: Sequence[Side], common: Common) -> list[str]:
@@ -407,18 +403,18 @@ def common_notes(sides: Sequence[Side], common: Common) -> list[str]:
     return notes
 
 
-def _differing(values: Sequence[object], path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def differing(values: Sequence[object], path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Descend where all values are mappings or lists; a part that only some have is one setting."""
     if all(isinstance(value, Mapping) for value in values):
         maps = [value for value in values if isinstance(value, Mapping)]
         for key in dict.fromkeys(key for one in maps for key in one):
             inner = [one.get(key, _ABSENT) for one in maps]
-            yield from _differing(inner, f"{path}.{key}" if path else str(key))
+            yield from differing(inner, f"{path}.{key}" if path else str(key))
     elif all(isinstance(value, list) for value in values):
         lists = [value for value in values if isinstance(value, list)]
         for place in range(max(map(len, lists))):
             inner = [one[place] if place < len(one) else _ABSENT for one in lists]
-            yield from _differing(inner, f"{path}.{place}")
+            yield from differing(inner, f"{path}.{place}")
     elif any(value != values[0] for value in values):
         yield path, tuple(map(_in_words, values))
 
@@ -437,7 +433,7 @@ def _in_words(value: object) -> str:
 
 def settings_table(settings: Mapping[str, Mapping[str, object]]) -> Table | None:
     """Return the settings of runs, by their names, that differ as a table; None for none."""
-    found = list(_differing([*settings.values()], ""))[:_MOST_SETTINGS]
+    found = list(differing([*settings.values()], ""))[:_MOST_SETTINGS]
     if not found:
         return None
     columns = [Column("setting"), *map(Column, settings)]

@@ -17,7 +17,7 @@ from orchestrator.columns import ITEMS, is_name
 from orchestrator.disk.files import write_text
 from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import UsageError, nearest
-from orchestrator.frames import PART_ROWS
+from orchestrator.frames import PART_ROWS, names_of, slices_of
 from orchestrator.interface.labelling import side_by_side
 from orchestrator.interface.result import Result
 from orchestrator.report.export import (
@@ -268,9 +268,9 @@ def readers(
         if name == SIDE_BY_SIDE:
             found[name] = lambda: [side_by_side(result)]
             continue
-        if name not in result.frames:
-            raise _unknown([*result.frames, SIDE_BY_SIDE], name, "frame")
-        found[name] = partial(result.frames.parts, name, PART_ROWS)
+        _one(dict.fromkeys((*result.frames, SIDE_BY_SIDE)), name, "frame")
+        columns = names_of(result.frames, name)
+        found[name] = partial(slices_of, result.frames, name, columns, PART_ROWS)
     of_report = _made(result, wanted) if wanted.tables else {}
     for name in wanted.tables:
         frame = frame_of(_one(of_report, name, "table"))
@@ -351,12 +351,8 @@ def _text(table: Table, name: str, form: TextFormat, result: Result) -> str:
 
 def _one(known: Mapping[str, _T], name: str, what: str) -> _T:
     if name not in known:
-        raise _unknown(known, name, what)
+        raise UsageError(f"no {what} {name!r} in this run{nearest(name, known)}")
     return known[name]
-
-
-def _unknown(known: Iterable[str], name: str, what: str) -> UsageError:
-    return UsageError(f"no {what} {name!r} in this run{nearest(name, known)}")
 
 
 def _free(name: str, taken: Container[str]) -> str:

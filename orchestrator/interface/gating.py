@@ -29,7 +29,7 @@ from orchestrator.interface.sides import Common, Side, common_items, opened, ren
 from orchestrator.ranking.judged import Table
 from orchestrator.ranking.labelled import kept_verdicts
 from orchestrator.ranking.trust import level_of
-from orchestrator.recipe.load import Names, read_checked
+from orchestrator.recipe.load import read_checked
 from orchestrator.runner.event_loop import deferred_interrupts
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.bounded_mean import difference_ends
@@ -39,7 +39,7 @@ from orchestrator.statistics.ratings import Ratings, rate
 from orchestrator.statistics.results import Estimate, Interval, checked_level, interval_or_none
 from orchestrator.statistics.selective import METHOD as RISK_METHOD
 from orchestrator.statistics.selective import most_kept
-from orchestrator.statistics.trust import Trust, no_verdict
+from orchestrator.statistics.trust import no_verdict
 
 _EQUAL: Final = 1e-9
 _PAIR: Final = 2
@@ -135,17 +135,13 @@ class _Deciding:
                     for trust in of_method
                     if method in ("", name) and judge in ("", trust.judge)
                 ]
-                if warning := no_verdict(self._concerned(term, side, trusts)):
+                if not term.option("method") and term.measure != "score":
+                    # The judges of the method that it is about, where it names none.
+                    known = side.result.trust.get(ranked_method(side, term), ())
+                    trusts = [trust for trust in known if trust in trusts]
+                if warning := no_verdict(trusts):
                     return warning
         return ""
-
-    def _concerned(self, term: Term, side: Side, trusts: list[Trust]) -> list[Trust]:
-        """The judges of the method that the term is about, where it names none."""
-        if term.option("method") or term.measure == "score":
-            return trusts
-        return [
-            one for one in side.result.trust.get(ranked_method(side, term), ()) if one in trusts
-        ]
 
     def _estimate(self, one: Requirement) -> _Found:
         if one.left.measure in _EXACT:
@@ -153,7 +149,12 @@ class _Deciding:
         if one.left.measure == "rating":
             return self._rating(one)
         if one.left.measure == "kappa":
-            return self._kappa(one.left)
+            rows = observations(self._side(one.left), one.left)
+            if rows.is_empty():
+                return _nothing()
+            first, second = (rows[name].to_numpy().astype(float) for name in ("verdict", "other"))
+            kappa = cohen_kappa(first, second, codes(rows[CLUSTER]), self._level)
+            return _Found(kappa, counted(rows))
         if one.left.measure == "risk":
             return self._risk(one)
         if one.right is None:
@@ -203,7 +204,7 @@ class _Deciding:
         parts, ends = [], []
         for term in (one.left, other):
             side = self._side(term)
-            own = self._own(term)
+            own = self.own(term)
             rows = observations(side, own, clusters)
             ends.append(ends_of_values(side, own, rows))
             if between:
@@ -229,7 +230,7 @@ class _Deciding:
         found = paired_difference(right, left, codes(both[CLUSTER]), difference_ends(*ends))
         return _Found(found.estimate(self._level), counted(both))
 
-    def _own(self, term: Term) -> Term:
+    def own(self, term: Term) -> Term:
         """A term about the old run, with the names that models and judges have there."""
         side = self._side(term)
         if term.run == "new":
@@ -248,19 +249,12 @@ class _Deciding:
             options["method"] = replace(method, text=own)
         return replace(term, names=names, options=options)
 
-    def _kappa(self, term: Term) -> _Found:
-        rows = observations(self._side(term), term)
-        if rows.is_empty():
-            return _nothing()
-        one, two = (rows[name].to_numpy().astype(np.float64) for name in ("verdict", "other"))
-        return _Found(cohen_kappa(one, two, codes(rows[CLUSTER]), self._level), counted(rows))
-
     def _risk(self, one: Requirement) -> _Found:
         """The error rate of what is kept, by one-sided bounds as in the analysis."""
         side, error = self._side(one.left), 1.0 - self._level
         if not 0.0 < one.threshold < 1.0:
             return _nothing("a risk lies between 0 and 1")
-        rows, found = kept_verdicts(side.context, labelled_by(side, self._own(one.left)))
+        rows, found = kept_verdicts(side.context, labelled_by(side, self.own(one.left)))
         which, place, _ = most_kept(found, one.threshold, error)
         ends, best = [kept.bounds(error / len(found)) for kept in found], found[which]
         # It fails only if no share has a rate as low: a bound of the lowest is the lowest bound.
@@ -317,7 +311,7 @@ class _Deciding:
 
     def _place(self, term: Term, table: Table, sides: Sequence[Side], method: str) -> int | str:
         """The place of a model among the competitors; why it has none."""
-        own = self._own(term).names[0].text
+        own = self.own(term).names[0].text
         name = competitors(sides, method).get(self._side(term).label, {}).get(own, own)
         if name not in table.models:
             return f"{own} was not judged"
@@ -465,10 +459,8 @@ def hold(result: Result, note: Callable[[str], None]) -> None:
 
 def _read(text: str, sides: Sequence[Side]) -> Requirement:
     """A requirement whose names the runs have."""
-    first = sides[0]
-    names = Names(first.names["model"], first.names["judge"], first.names["method"])
     try:
-        found = read_checked(text, names)
+        found = read_checked(text, sides[0].names)
     except UnreadableError as error:
         raise UsageError(str(error)) from error
     if len(sides) < 2 and any(term.run == "old" for term in found.terms):

@@ -104,7 +104,7 @@ def sheet_of(
     answers = answers_of(context.frames, ("method", *_ANSWER, "prompt", "text"))
     if answers.is_empty():
         raise UsageError("labels: this run holds no answers to show")
-    texts = _Texts(context, source, answers)
+    texts = Texts(context, source, answers)
     # The side on which an answer stands is random too, so that habits of the eye favour no model.
     swapped = rng.random(len(places)) < 0.5
     width = len(str(len(places)))
@@ -162,7 +162,7 @@ def side_by_side(result: Result) -> pl.DataFrame:
     written = _written(result) if sources else {}
     found = []
     for source in sources:
-        texts, names = _Texts(context, source, answers), source.method.pairs or PairColumns()
+        texts, names = Texts(context, source, answers), source.method.pairs or PairColumns()
         for row in context.rows_of(source).iter_rows(named=True):
             models = [one for one in map(row.get, (names.model_a, names.model_b)) if one]
             p_a, winner = (row.get(names.preference), row.get("winner")) if models else (None, None)
@@ -216,7 +216,7 @@ def _written(result: Result) -> dict[tuple[str, str, str], dict[frozenset[str], 
     return dict(found)
 
 
-class _Texts:
+class Texts:
     """Prompts and answers of a run."""
 
     def __init__(self, context: Context, source: Source, answers: pl.DataFrame) -> None:
@@ -254,16 +254,14 @@ def _numbered(texts: Sequence[str]) -> str:
 
 
 def _source(context: Context, name: str | None) -> Source:
-    if name is not None:
-        found = source_of(context, name)
-        if not (is_judging(found.method) or (found.scores and found.method.pairs is None)):
-            raise UsageError(f"labels: {name!r} neither scores answers nor compares them")
-        return found
     judging = [one for one in context.sources if is_judging(one.method)]
     scoring = [one for one in context.sources if one.scores and one.method.pairs is None]
-    if not (judging or scoring):
+    found = (judging or scoring)[:1] if name is None else [source_of(context, name)]
+    if not found:
         raise UsageError("labels: no method of this run judges answers")
-    return (judging or scoring)[0]
+    if found[0] not in (*judging, *scoring):
+        raise UsageError(f"labels: {name!r} neither scores answers nor compares them")
+    return found[0]
 
 
 def _answers(context: Context, source: Source) -> pl.DataFrame:

@@ -85,7 +85,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     allow_code = is_permitted(path, allow_code=allow_code)
     directory = RunDirectory.open(path)
     # Before the store: a run that goes on meanwhile is ahead of what it said.
-    status, said = directory.read_status(), directory.last_outcome
+    status, said = directory.status(), directory.last_outcome
     with Store.open(directory.store_path, read_only=True) as store:
         record = record_of(store, directory, status)
         frames = frames_of(store, directory, apart)
@@ -100,7 +100,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     return Result(
         path,
         # All answers and prompts are read for these, which not every reader wants.
-        notes=lambda: [*notes, *_notes_on_rows(frames, record)],
+        notes=lambda: [*notes, *_notes(frames, record)],
         completeness=done,
         allow_code=allow_code,
         frames=frames,
@@ -109,7 +109,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
     )
 
 
-def _notes_on_rows(frames: FrameFiles, record: Record) -> list[str]:
+def _notes(frames: FrameFiles, record: Record) -> list[str]:
     """Return what to know of the rows, answers and prompts, all of which are read once for it."""
 
     def compute() -> list[str]:
@@ -138,7 +138,7 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
     export_items(prepared.dataset, directory, late)
     frames = frames_of(store, directory, late=late)
     record = record_of(store, directory, None)
-    found = [*notes_of(store, record), *_notes_on_rows(frames, record)]
+    found = [*notes_of(store, record), *_notes(frames, record)]
     for line in found:
         if line not in notes:
             shown.note(line)
@@ -171,5 +171,5 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
         frames=frames,
         orders=orders,
         # Read here: a reader that opened the store afterwards would leave its log in the folder.
-        record=msgspec.structs.replace(record, status=directory.read_status()),
+        record=msgspec.structs.replace(record, status=directory.status()),
     )

@@ -21,7 +21,7 @@ from orchestrator.runner.models.identity import provenance_words
 from orchestrator.runner.models.records import changes
 from orchestrator.runner.planning.budget import SPENT, add_spent
 from orchestrator.runner.planning.prepare import method_changes
-from orchestrator.runner.planning.revisions import REVISION, missing, parse, read_revision
+from orchestrator.runner.planning.revisions import REVISION, last_revision, missing, parse
 from orchestrator.runner.planning.stopping import NOT_NEEDED, RULE
 from orchestrator.runner.results.frames import completeness, export, items_path
 from orchestrator.runner.results.stored import UNITS
@@ -193,9 +193,8 @@ def _source(path: Path) -> Path:
 
 def _record(store: EndedStore) -> dict[str, Any]:
     """The last recipe of a run, with the identities of its models."""
-    latest = RunDirectory(store.run).last_revisions(1)
-    if latest:
-        return read_revision(latest[0])
+    if (latest := last_revision(RunDirectory(store.run))) is not None:
+        return latest
     text = store.meta.get(REVISION)
     if text is None:
         raise missing(store.run)
@@ -295,13 +294,21 @@ def _finish(
         # It says what the store before held.
         directory.status_path.unlink()
     put_in_place(new, directory.store_path)
-    text, said = values.get(REVISION), None
-    with suppress(OSError, IndexError):
-        said = files.read(directory.last_revisions(1)[0]).decode("utf-8", "replace")
+    text, said, last = values.get(REVISION), None, directory.last_revision
+    with suppress(OSError):
+        said = None if last is None else files.read(last).decode("utf-8", "replace")
     if text is not None and text != said:
         directory.write_revision(text)
     if plan is not None:
-        _copy_items([RunDirectory(one.run) for one in stores if one.plan == plan], directory)
+        # The frame of items of the first run that has it whole, with its mark.
+        for run in (RunDirectory(one.run) for one in stores if one.plan == plan):
+            mark = run.results / f".{ITEMS}"
+            if not (mark.exists() and items_path(run).exists()):
+                continue
+            for path in (items_path(run), mark) if run.path != directory.path else ():
+                with files.replacing(directory.results / path.name, own=True) as copy:
+                    copy.write(path.read_bytes())
+            break
 
 
 def _ended(directory: RunDirectory, found: Sequence[FromRun]) -> Merged:
@@ -317,19 +324,6 @@ def _ended(directory: RunDirectory, found: Sequence[FromRun]) -> Merged:
             )  # fmt: skip
             directory.write_status(msgspec.to_builtins(said), last_outcome=store.last_outcome)
     return Merged(directory.path, tuple(found), n_outcomes, done.ended, done.total or None)
-
-
-def _copy_items(runs: Sequence[RunDirectory], directory: RunDirectory) -> None:
-    """Copy the frame of items of the first run that has it whole, with its mark."""
-    for run in runs:
-        mark = run.results / f".{ITEMS}"
-        if mark.exists() and items_path(run).exists():
-            if run.path == directory.path:
-                return
-            for path in (items_path(run), mark):
-                with files.replacing(directory.results / path.name, own=True) as copy:
-                    copy.write(path.read_bytes())
-            return
 
 
 def _lines_of(run: FromRun) -> list[str]:

@@ -19,7 +19,7 @@ from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.store import Store
 
 
-def look_at_servers(prepared: Prepared) -> tuple[str, ...]:
+def look(prepared: Prepared) -> tuple[str, ...]:
     """Ask each server that somebody else has started for what the run needs of it.
 
     Returns a sentence on each model whose server was not asked, or can't tell for the moment.

@@ -8,6 +8,7 @@ common scale.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator.clusters import OVER
+from orchestrator.columns import PairColumns
 from orchestrator.contracts.context import ranked_in
 from orchestrator.contracts.method import is_judging
 from orchestrator.frames import counted_by
@@ -72,7 +74,16 @@ def _how_it_answers(side: Side, model: str, method: str) -> str:
 def pooled(sides: Sequence[Side], common: Common, method: str) -> JudgedTable | None:
     """Return the judgments of a ranked method of all runs as one; None where none has any."""
     names = competitors(sides, method)
-    slices, n_most, modes = [], 0, True
+    kept, n_most, modes = common.items.implode(), 0, True
+    slices: list[Iterator[pl.DataFrame]] = []
+
+    def rows_of(side: Side, frame: str, pairs: PairColumns) -> Iterator[pl.DataFrame]:
+        own, named = side.own("method", method), dict(names[side.label])
+        for rows in judgments(side.result.frames, frame, pairs):
+            mine = rows.filter((pl.col("method") == own) & pl.col("item").is_in(kept))
+            mine = mine.with_columns(pl.col("model_a", "model_b").replace(named))
+            yield common.clusters.of(mine) if common.clusters.are_known else mine
+
     for side in sides:
         own = side.own("method", method)
         for frame, pairs in ranked_in(side.result.frames).items():
@@ -82,26 +93,10 @@ def pooled(sides: Sequence[Side], common: Common, method: str) -> JudgedTable | 
                 continue
             n_most += n
             modes &= has_modes(side.result.frames, frame, pairs)
-            slices.append(
-                _slices(side, judgments(side.result.frames, frame, pairs), own, common, names)
-            )
+            slices.append(rows_of(side, frame, pairs))
     if not n_most:
         return None
     return tabulate((rows for part in slices for rows in part), n_most, has_modes=modes)
-
-
-def _slices(
-    side: Side,
-    parts: Iterator[pl.DataFrame],
-    method: str,
-    common: Common,
-    names: Mapping[str, Mapping[str, str]],
-) -> Iterator[pl.DataFrame]:
-    kept = common.items.implode()
-    for rows in parts:
-        mine = rows.filter((pl.col("method") == method) & pl.col("item").is_in(kept))
-        mine = mine.with_columns(pl.col("model_a", "model_b").replace(dict(names[side.label])))
-        yield common.clusters.of(mine) if common.clusters.are_known else mine
 
 
 def _ranked(side: Side) -> list[str]:
@@ -129,7 +124,9 @@ def joint_rankings(
             table, judge=None, confidence_level=confidence_level, thresholds=thresholds_of(settings)
         )
         analysis = replace(analysis, source=method)
-        found.append(_of_met(analysis) if len(sides) > 1 else analysis)
+        if len(sides) > 1:
+            analysis = with_decisions(analysis, partial(is_apart, analysis))
+        found.append(analysis)
     return found
 
 
@@ -138,7 +135,7 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
     tables = []
     for one in rankings:
         basis = f"{counted(one.n_items_used, 'common item')} · {one.method}; {one.uncertainty}"
-        notes = [*one.notes, *_pooling_notes(sides, one)]
+        notes = [*one.notes, *_notes(sides, one)]
         rows = [
             (
                 rating.model,
@@ -175,20 +172,16 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
     return tables
 
 
-def _of_met(found: RankingAnalysis) -> RankingAnalysis:
-    """A ranking over several runs, in which two models are apart only if they met.
+def is_apart(found: RankingAnalysis, pair: Pair) -> bool:
+    """Return whether two models of several runs are apart also by their own judgments.
 
     Over several runs, models have met different opponents. Then a difference also follows from
     the error of Bradley-Terry's model, which its interval does not hold: that of a model and its
     copy can exclude 0. So the judgments of these two alone must agree with it.
     """
-
-    def is_apart(pair: Pair) -> bool:
-        row, column = found.wins.place(pair.better, pair.worse)
-        low = found.wins.low[row][column]
-        return pair.resolvable and low is not None and low > 0.5
-
-    return with_decisions(found, is_apart)
+    row, column = found.wins.place(pair.better, pair.worse)
+    low = found.wins.low[row][column]
+    return pair.resolvable and low is not None and low > 0.5
 
 
 def _n_met(pair: Pair, found: RankingAnalysis) -> int:
@@ -206,7 +199,7 @@ def _apart(pair: Pair, found: RankingAnalysis) -> str:
     return "no, not by their own judgments" if by_ratings and not found.warning else "no"
 
 
-def _pooling_notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:
+def _notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:
     if len(sides) < 2:
         return []
     split = [rating.model for rating in one.ratings if " · " in rating.model]

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from orchestrator import plugins
-from orchestrator.dataset.memory import SupportsArrow, is_frame, to_json_lines
+from orchestrator.dataset.memory import SupportsArrow, to_json_lines
 from orchestrator.disk import files
 from orchestrator.errors import (
     DatasetError,
@@ -153,7 +153,7 @@ class Recipe:
             content = file.read_bytes()
         found = cls.__new__(cls)
         found._rows = None  # noqa: SLF001 (its own)
-        written = source.parse_bytes(content, str(file))
+        written = source.parse(content, str(file))
         found._set(written, file, allow_code=allow_code)  # noqa: SLF001 (its own)
         return found
 
@@ -199,7 +199,7 @@ class Recipe:
         return validated(written, self._file, limit=limit, allow_code=allow_code)
 
     @contextlib.contextmanager
-    def blamed(self) -> Iterator[None]:
+    def blaming(self) -> Iterator[None]:
         """Name the argument, not the temporary file, in what is wrong with the rows.
 
         Raises:
@@ -305,7 +305,7 @@ def _dataset(given: DatasetLike) -> tuple[object, HeldRows | None]:
     """The setting `dataset`, and the rows where they are in memory."""
     if isinstance(given, BaseModel | Plugin):
         return given, None
-    if isinstance(given, Mapping) and not is_frame(given):
+    if isinstance(given, Mapping) and not isinstance(given, SupportsArrow):
         if "rows" not in given:
             return given, None
         others = {key: value for key, value in given.items() if key != "rows"}

@@ -158,7 +158,7 @@ class Result:
         if self._record is not None:
             return self._record
         directory = RunDirectory.open(self.path)
-        status = directory.read_status()
+        status = directory.status()
         with Store.open(directory.store_path, read_only=True) as store:
             return record_of(store, directory, status)
 
@@ -239,7 +239,7 @@ class Result:
     @property
     def charts(self) -> dict[str, object]:
         """The charts of the HTML report as Altair objects, by key; needs the extra `[report]`."""
-        found: dict[str, Any] = _document().charts(self)
+        found: dict[str, Any] = _module("exporting").charts(self)
         return found
 
     @property
@@ -281,6 +281,12 @@ class Result:
 
         The terminal, reports, the viewer and notebooks show it first.
         """
+        cost, spent = None, self.spent
+        if spent is not None:
+            cost = msgspec.convert(spent, Cost, from_attributes=True)
+            models = self.settings.get("models", {}).values()
+            if not any(any((one.get("price") or {}).values()) for one in models):
+                cost = msgspec.structs.replace(cost, money=None)
         return brief(
             name=str(self.settings.get("name", self.path.name)),
             run=paths.shown(self.path),
@@ -289,22 +295,11 @@ class Result:
             exact_match=self.exact_match,
             completeness=self.completeness,
             notes=self.notes,
-            cost=self._cost,
+            cost=cost,
             trust=self.trust,
             settings=self.settings,
             failures=self.record.failures,
         )
-
-    @property
-    def _cost(self) -> Cost | None:
-        """Resources that all calls used; None where the run kept no account of them."""
-        spent = self.spent
-        if spent is None:
-            return None
-        models = self.settings.get("models", {}).values()
-        is_priced = any(any((one.get("price") or {}).values()) for one in models)
-        cost = msgspec.convert(spent, Cost, from_attributes=True)
-        return cost if is_priced else msgspec.structs.replace(cost, money=None)
 
     def to_markdown(self) -> str:
         """Return the rankings and tables as Markdown, as `orchestrator report` writes them.
@@ -349,7 +344,7 @@ class Result:
         Example:
             >>> result.to_html("report.html")  # doctest: +SKIP
         """
-        written: Path = _document().write_html(self, None if path is None else Path(path))
+        written: Path = _module("exporting").write_html(self, None if path is None else Path(path))
         return written
 
     def to_arrow(self, frame: str) -> "pa.Table":
@@ -447,12 +442,8 @@ class Result:
         return f"<Result {str(self.path)!r}: {'interrupted, ' if is_cut_off else ''}{counts}>"
 
     def _repr_html_(self) -> str:
-        said: str = _document().summary(self)
+        said: str = _module("exporting").summary(self)
         return said
-
-
-def _document() -> ModuleType:
-    return _module("exporting")
 
 
 def _module(name: str) -> ModuleType:

@@ -118,7 +118,7 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
     )  # fmt: skip
     result = run_prepared(prepared, directory_of(run_dir, read.run_name), call, given)
     if isinstance(result, HandedOn):
-        loaded: Result = _results().load(result.path)
+        loaded: Result = _module().load(result.path)
         loaded.ended = result.ended
         return loaded
     return result
@@ -204,7 +204,7 @@ def _in_directory(
         for line in (*announce(prepared, opened, store), *prepared.read_as, *alike):
             shown.note(line)
 
-        before = directory.read_status()
+        before = directory.status()
         ended = Ended()
         if opened.n_left:
             shown.start(f"{prepared.recipe.name} → {directory.path}", len(prepared.plan))
@@ -221,7 +221,7 @@ def _in_directory(
         if not _is_read(prepared, ended):
             return _handed_on(opened, directory, store, ended)
         # Imported while requests were in flight: none of them waited for it.
-        result: Result = _results().result_of(
+        result: Result = _module().result_of(
             prepared, opened, directory, store, shown, ended, late, notes=alike, before=before
         )
     return result
@@ -288,7 +288,7 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
         session.texts.run,
     ]
     if _is_read(prepared, Ended()):
-        items = partial(keep_items, lambda: session.n_sent, prepared.dataset, directory, _results)
+        items = partial(keep_items, lambda: session.n_sent, prepared.dataset, directory, _module)
         beside.append(items)
     _log.info("sending begins", extra={"units_left": opened.n_left})
     with interrupts.handled():
@@ -362,7 +362,7 @@ async def _to_end(
         raise unwrapped(errors) from None
 
 
-def _results() -> ModuleType:
+def _module() -> ModuleType:
     # It imports frames, tables and reports, which nothing needs before there is a result.
     return importlib.import_module("orchestrator.interface.loading")
 

@@ -13,6 +13,7 @@ from orchestrator.clusters import OVER, Clusters, clusters_of
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError, nearest
+from orchestrator.frames import names_of
 from orchestrator.interface.result import Result
 from orchestrator.ranking.scores import Score, score
 from orchestrator.runner.results.tables import all_sources
@@ -122,7 +123,7 @@ def _labels(paths: Sequence[Path]) -> list[str]:
 def _side(label: str, result: Result, *, allow_code: bool) -> Side:
     if ITEMS not in result.frames:
         raise UsageError(f"{result.path} has no frame of items; run its recipe again")
-    names = result.frames.names(ITEMS)
+    names = names_of(result.frames, ITEMS)
     texts = [pl.col(one) if one in names else pl.lit(None, pl.String) for one in CONTENT]
     # Texts themselves would be held as long as the comparison takes.
     content = pl.struct(*(one.alias(name) for one, name in zip(texts, CONTENT, strict=True))).hash()
@@ -314,11 +315,11 @@ def _matched(
     right = [name for name in own if name not in found]
     if len(left) == 1 and len(right) == 1:
         is_only = len(first.names[kind]) == 1 and len(side.names[kind]) == 1
-        is_alike = kind == "method" and _kind_of(first, left[0]) == _kind_of(side, right[0])
+        is_alike = kind == "method" and _kind(first, left[0]) == _kind(side, right[0])
         if kind == "judge" or is_alike or (kind == "model" and is_only):
             found[right[0]] = left[0]
     return found
 
 
-def _kind_of(side: Side, method: str) -> str:
+def _kind(side: Side, method: str) -> str:
     return next(source.kind for source in side.context.sources if source.name == method)

@@ -27,7 +27,7 @@ from orchestrator.report.progress import Completeness, Progress
 from orchestrator.report.text import safe_line
 from orchestrator.secrets import is_secret, is_secret_name
 from orchestrator.store import newest
-from orchestrator.tables import Measured, Table
+from orchestrator.tables import Measured
 from orchestrator.trackers import TRACKERS, Parameters, State, Tracker
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class _Thread:
 
     def __init__(self, log_to: LogTo, name: str, folder: Path, parameters: Parameters) -> None:
         self.kind = log_to.kind
-        self._tracker = _tracker(self.kind)
+        self._tracker = TRACKERS[self.kind]()
         self._fault = ""
         self._tasks: queue.Queue[Callable[[Tracker], None] | None] = queue.Queue(_MAX_WAITING)
         # A daemon: what it waits for must not keep the process.
@@ -174,10 +174,6 @@ class _Thread:
                 self._fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:400]
 
 
-def _tracker(kind: str) -> Tracker:
-    return TRACKERS[kind]()
-
-
 def of_result(result: "Result") -> dict[str, float]:
     """Return the results of a run as metrics: ratings, and the tables with a row for each model.
 
@@ -192,22 +188,16 @@ def of_result(result: "Result") -> dict[str, float]:
             name = _name("rating", one.source or "ranking", one.judge or "all judges", model.model)
             found |= _of_cell(name, Measured(model.rating, model.low, model.high))
     for table in result.tables:
-        found |= dict(_of_table(table))
+        models = [row[0] for row in table.rows]
+        if table.warning or not table.columns or table.columns[0].name != "model":
+            continue
+        for row in table.rows if len(set(models)) == len(models) else ():
+            for column, cell in zip(table.columns[1:], row[1:], strict=True):
+                name = _name(table.source or table.key, column.name, str(row[0]))
+                found |= _of_cell(name, cell)
     done = result.completeness
     found |= {"units/ended": float(done.ended), "units/failed": float(done.failed)}
     return dict(list(found.items())[:_MAX_METRICS])
-
-
-def _of_table(table: Table) -> Iterator[tuple[str, float]]:
-    models = [row[0] for row in table.rows]
-    if table.warning or not table.columns or table.columns[0].name != "model":
-        return
-    if len(set(models)) < len(models):
-        return
-    for row in table.rows:
-        for column, cell in zip(table.columns[1:], row[1:], strict=True):
-            name = _name(table.source or table.key, column.name, str(row[0]))
-            yield from _of_cell(name, cell).items()
 
 
 def _of_cell(name: str, cell: object) -> dict[str, float]:

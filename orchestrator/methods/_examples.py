@@ -36,19 +36,15 @@ BEGUN_REPLY: Final = f"{REASONED} Rating: [["
 
 
 def example(
-    template: str,
-    asked: tuple[Label, ...],
-    *,
-    begun: str = "",
-    low: int = 1,
-    high: int = 9,
+    template: str, asked: tuple[Label, ...], *, begun: str = "", **shown: str
 ) -> tuple[ChooseAsk, ...]:
     """One ask, of a judge without a name; none where made-up values can't fill the template.
 
-    `begun` stands before the label in the judge's answer; `low` to `high` are the scores shown.
+    `begun` stands before the label in the judge's answer; `shown` is what the template shows in
+    place of made-up values.
     """
     try:
-        text = render(template, {**FIELDS, "low": str(low), "high": str(high)})
+        text = render(template, {**FIELDS, **shown})
     except PromptError:
         return ()
     return (ChooseAsk("", (Message("user", text),), asked, Prefix(begun)),)

@@ -13,7 +13,6 @@ from orchestrator.methods._leading import LedSettings, continued, lead
 from orchestrator.methods._verdicts import after_thinking, slot_of, spelled
 from orchestrator.plugin import (
     Ask,
-    AskFailed,
     Choice,
     ChooseAsk,
     Generation,
@@ -332,18 +331,13 @@ def said(slots: Sequence[T | None], traces: Sequence[Generation]) -> list[T]:
         AskFailed: If there is none.
     """
     found = [slot for slot in slots if slot is not None]
-    if not found:
-        raise silent(traces)
-    return found
-
-
-def silent(traces: Sequence[Generation]) -> AskFailed:
-    """The failure of traces without a verdict."""
+    if found:
+        return found
     n_cut = sum(trace.finish_reason == "length" for trace in traces)
     why = f"; {n_cut} of {len(traces)} were cut off" if n_cut else ""
     what = "the judge's reasoning" if len(traces) == 1 else f"none of {len(traces)} reasonings"
     verb = "has no verdict" if len(traces) == 1 else "has a verdict"
-    return permanent("no_verdict", f"{what} {verb}{why}")
+    raise permanent("no_verdict", f"{what} {verb}{why}")
 
 
 def judged(choices: Sequence[Choice]) -> Judged:

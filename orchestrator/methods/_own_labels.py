@@ -127,6 +127,11 @@ class Grades(NamedTuple):
         """Return the scores, ascending."""
         return range(self.scale[0], self.scale[1] + 1)
 
+    def ends(self) -> dict[str, str]:
+        """Return the lowest and the highest score, as a template may show them."""
+        low, high = map(str, self.scale)
+        return {"low": low, "high": high}
+
     def values(self) -> tuple[int, ...]:
         """Return the score that each label stands for, shape (K,)."""
         return tuple(self.scores() if self.labels is None else (one.value for one in self.labels))

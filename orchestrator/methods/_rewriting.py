@@ -162,7 +162,7 @@ async def rewrite(
             *(
                 ask.generate(
                     unit.models[0],
-                    _refine(unit.item, turns[at % len(turns)], answer, config),
+                    _messages(unit.item, turns[at % len(turns)], answer, config),
                     sampling,
                     item_key=unit.item.key,
                     repeat=at // len(turns) * config.rounds + number if sampling.temperature else 0,
@@ -176,7 +176,7 @@ async def rewrite(
     return [made[begin : begin + len(turns)] for begin in range(0, len(made), len(turns))]
 
 
-def _refine(item: Item, turn: Turn, answer: Generation, config: RewritingSettings) -> Messages:
+def _messages(item: Item, turn: Turn, answer: Generation, config: RewritingSettings) -> Messages:
     """The conversation that asks for a rewriting: the item's system prompt, one user message."""
     # The question to rewrite for is the only message, or the conversation so far.
     spoken = [message for message in turn.messages if message.role != "system"]

@@ -187,15 +187,10 @@ def slots_by_name(
     begin = after_thinking(trace.text)
     if begin is None:
         return [None] * len(names)
-    return [_slot(trace, begin, name, of_name) for name, of_name in zip(names, labels, strict=True)]
-
-
-def _slot(trace: Generation, begin: int, name: str, labels: tuple[Label, ...]) -> Slot | None:
-    forms = tuple({form.strip(): None for label in labels for form in label.spellings})
-    found = list(_with(_LINE, forms, name).finditer(trace.text, begin))
-    if not found:
-        return None
-    last = found[-1]
-    if trace.finish_reason == "length" and last.end(1) == len(trace.text):
-        return None
-    return cut(trace, last.start(1))
+    slots: list[Slot | None] = []
+    for name, of_name in zip(names, labels, strict=True):
+        forms = tuple({form.strip(): None for label in of_name for form in label.spellings})
+        found = list(_with(_LINE, forms, name).finditer(trace.text, begin))
+        is_cut = trace.finish_reason == "length" and found and found[-1].end(1) == len(trace.text)
+        slots.append(None if is_cut or not found else cut(trace, found[-1].start(1)))
+    return slots

@@ -57,6 +57,7 @@ from orchestrator.plugin import (
     Settings,
     Stage,
     Unit,
+    typed,
 )
 
 _LETTERS: Final = tuple(Label(letter, (letter, f" {letter}")) for letter in "ABC")
@@ -130,24 +131,12 @@ class Confidence(OfAnswers[Config]):
         "fu2025deepconf", "kang2025selfcertainty", "kadavath2022know", "kuhn2023semantic",
         "farquhar2024semantic",
     )  # fmt: skip
-    columns: ClassVar[Columns] = {
-        "turn": "i64",
-        "answer": "str",
-        "n_tokens": "i64",
-        "truncated": "bool",
-        "observed": "str",
-        "undefined": "str",
-        **dict.fromkeys(_OF_TOKENS, "f64"),
-        "n_short": "i64",
-        "self_certainty_low": "f64",
-        "p_true": "f64",
-        "p_true_low": "f64",
-        "p_true_high": "f64",
-        "p_true_coverage": "f64",
-        **dict.fromkeys(_OF_SAMPLES, "f64"),
-        "n_meanings": "i64",
-        "n_samples": "i64",
-    }
+    columns: ClassVar[Columns] = typed(
+        "turn: i64 | answer: str | n_tokens: i64 | truncated: bool | observed undefined: str",
+        f"{' '.join(_OF_TOKENS)}: f64 | n_short: i64",
+        "self_certainty_low p_true p_true_low p_true_high p_true_coverage: f64",
+        f"{' '.join(_OF_SAMPLES)}: f64 | n_meanings n_samples: i64",
+    )
 
     @property
     def judges(self) -> tuple[str, ...]:

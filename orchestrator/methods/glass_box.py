@@ -66,19 +66,12 @@ class GlassBox(OfAnswers[Config]):
     cites = ("huang2024glassbox",)
     version = 3
     unit_columns: ClassVar[Columns] = typed("item category model scorer: str")
-    columns: ClassVar[Columns] = {
-        "turn": "i64",
-        "answer": "str",
-        "n_tokens": "i64",
-        "truncated": "bool",
-        "observed": "str",
-        "undefined": "str",
-        "demonstration": "str",
-        **{name: "f64" for group, names in COLUMNS.items() if group != "combo" for name in names},
-        "decoding_passes": "i64",
-        "prompting_passes": "i64",
-        "redrawn_passes": "i64",
-    }
+    columns: ClassVar[Columns] = typed(
+        "turn: i64 | answer: str | n_tokens: i64 | truncated: bool",
+        "observed undefined demonstration: str",
+        *(f"{' '.join(names)}: f64" for group, names in COLUMNS.items() if group != "combo"),
+        "decoding_passes prompting_passes redrawn_passes: i64",
+    )
 
     @property
     def judges(self) -> tuple[str, ...]:

@@ -112,30 +112,17 @@ class Config(LedSettings, RewritingSettings):
         )
 
 
-_COLUMNS: Final[Columns] = {
-    "turn": "i64",
-    "answer": "str",
-    "rewriting": "str",
-    "same_text": "bool",
-    "p_ab": "list[f64]",
-    "p_ba": "list[f64]",
-    "coverage_ab": "f64",
-    "coverage_ba": "f64",
-    "prefer_rewriting_ab": "f64",
-    "prefer_rewriting_ba": "f64",
-    "prefer_rewriting": "f64",
-    "verdict": "f64",
-    "exact": "bool",
-}
-
-
 class JudgedRewrites(OfAnswers[Config]):
     """A judge says whether rewriting an answer made it better, in both orders."""
 
     cites = ("xia2024probdiff",)
     version = 2
     unit_columns: ClassVar[Columns] = typed("item category model judge: str")
-    columns: ClassVar[Columns] = _COLUMNS
+    columns: ClassVar[Columns] = typed(
+        "turn: i64 | answer rewriting: str | same_text: bool | p_ab p_ba: list[f64]",
+        "coverage_ab coverage_ba prefer_rewriting_ab prefer_rewriting_ba: f64",
+        "prefer_rewriting verdict: f64 | exact: bool",
+    )
 
     def needs(self) -> frozenset[str]:
         """Return the reference if the judge's prompt can't be made without it."""

@@ -20,7 +20,6 @@ that can't be read is missing (the released code makes it a tie).
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, ClassVar, Final, Self
 
 import msgspec
@@ -87,7 +86,7 @@ class Config(PairwiseSettings):
             if self.prompt in SCORING_PROMPTS:
                 raise ValueError("labels of your own need a template as `prompt`")
         if self.prompt not in SCORING_PROMPTS:
-            fields = {**dict.fromkeys(self.FIELDS, ""), **self.shown()}
+            fields = {**dict.fromkeys(self.FIELDS, ""), **self.grades().ends()}
             check_shown(self.prompt, fields, self.verdicts(), self.elsewhere())
         return self
 
@@ -103,11 +102,6 @@ class Config(PairwiseSettings):
             range(len(values)),
             key=lambda at: (scores[values[at] - self.scale[0]], probabilities[at], -at),
         )
-
-    def shown(self) -> dict[str, str]:
-        """The ends of the scale."""
-        low, high = map(str, self.scale)
-        return {"low": low, "high": high}
 
     def verdicts(self) -> tuple[Label, ...]:
         """The first score as it is written, with and without a space before it."""
@@ -153,9 +147,8 @@ class PairwiseScoring(PairwiseJudge[Config]):
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """Both answers, both orders, one row a turn."""
         config = self.config
-        low, high = map(str, config.scale)
-        turns, prompts = await self.both_orders(unit, ask, low=low, high=high)
-        starts, n_drawn = await _starts(unit, ask, config, prompts)
+        turns, prompts = await self.both_orders(unit, ask, **config.grades().ends())
+        starts, n_drawn = await _places(unit, ask, config, prompts)
         read = await _orders(unit, ask, config, starts, n_drawn)
         return [
             _row(made, ab, ba, config)
@@ -166,11 +159,13 @@ class PairwiseScoring(PairwiseJudge[Config]):
 def _examples(config: Config) -> tuple[ChooseAsk, ...]:
     """A first score, and a second one behind it."""
     begun, first = example_place(config, config.verdicts())
-    low, high = config.scale
-    ask = partial(example, config.template(), low=low, high=high)
+    template, ends = config.template(), config.grades().ends()
     best = config.verdicts()[-1].name
     behind = f"{begun}\n{best}" if config.chain_of_thought else best
-    return (*ask(first, begun=begun), *ask(config.second_labels(), begun=behind))
+    return (
+        *example(template, first, begun=begun, **ends),
+        *example(template, config.second_labels(), begun=behind, **ends),
+    )
 
 
 _Start = tuple[int, Messages, Slot]
@@ -183,7 +178,7 @@ of the other's, behind the most likely first score, and the 2K-1 levels of their
 coverage is the mass on the scores in both places, multiplied."""
 
 
-async def _starts(
+async def _places(
     unit: Unit, ask: Ask, config: Config, prompts: Sequence[Messages]
 ) -> tuple[list[_Start], int]:
     """Return the places of the first scores, and the number of traces drawn for each prompt."""

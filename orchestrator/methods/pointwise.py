@@ -94,8 +94,7 @@ class Config(JudgeSettings):
         if self.prompt == "compact" and self.scale != _COMPACT_SCALE:
             raise ValueError("the prompt compact asks for 1 to 9; omit scale")
         if self.prompt not in POINTWISE_PROMPTS:
-            low, high = map(str, self.scale)
-            fields = {**dict.fromkeys(FIELDS, ""), "low": low, "high": high}
+            fields = {**dict.fromkeys(FIELDS, ""), **self.grades().ends()}
             check_shown(self.prompt, fields, self.verdicts(), self.elsewhere())
         return self
 
@@ -173,17 +172,14 @@ class PointwiseRating(JudgeMethod[Config]):
 
 def _examples(config: Config) -> tuple[ChooseAsk, ...]:
     begun, asked = example_place(config, config.verdicts())
-    low, high = config.scale
-    return example(config.template(), asked, begun=begun, low=low, high=high)
+    return example(config.template(), asked, begun=begun, **config.grades().ends())
 
 
 def _messages(unit: Unit, config: Config, turns: Sequence[Turn]) -> Messages:
-    low, high = config.scale
     fields = {
         "prompt": questions(turns),
         "reference": references(unit.item, turns),
         "answer": replies(turns),
-        "low": str(low),
-        "high": str(high),
+        **config.grades().ends(),
     }
     return user_message(config.template(), fields)

@@ -46,7 +46,7 @@ from orchestrator.methods._criteria import (
 )
 from orchestrator.methods._drawing import Turn, converse, questions, references, replies
 from orchestrator.methods._examples import FIELDS as EXAMPLE
-from orchestrator.methods._examples import REASONED
+from orchestrator.methods._examples import REASONED, example
 from orchestrator.methods._judging import (
     JudgeMethod,
     JudgeSettings,
@@ -66,7 +66,6 @@ from orchestrator.plugin import (
     Compared,
     Item,
     Label,
-    Message,
     Messages,
     Prefix,
     Row,
@@ -75,7 +74,7 @@ from orchestrator.plugin import (
     Unit,
     typed,
 )
-from orchestrator.prompts import PromptError, render, variables
+from orchestrator.prompts import variables
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.judging import ALL_CRITERIA, ONE_CRITERION
 from orchestrator.records import NO_PREFIX
@@ -217,12 +216,8 @@ class Rubric(JudgeMethod[Config]):
     def _examples(self) -> tuple[ChooseAsk, ...]:
         config = self.config
         asked = config.example()
-        found = []
+        found: list[ChooseAsk] = []
         for one, shown in zip(asked, _shown(asked, config) * len(asked), strict=False):
-            try:
-                text = render(config.template(), {**EXAMPLE, **shown})
-            except PromptError:
-                return ()
             labels, prefix = one.labels, config.prefix
             if config.chain_of_thought:
                 labels, prefix = spelled(labels, "\n"), REASONED
@@ -230,7 +225,7 @@ class Rubric(JudgeMethod[Config]):
                 labels = continued(labels, prefix)
             if config.together:
                 labels, prefix = one.labels, f"{prefix}\n{one.key}:".lstrip()
-            found.append(ChooseAsk("", (Message("user", text),), labels, Prefix(prefix)))
+            found += example(config.template(), labels, begun=prefix, **shown)
         return tuple(found)
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:

@@ -76,7 +76,13 @@ def load(kind: str) -> ModuleType:
                 path = other.relative_to(file.parent).as_posix()
                 sources += [path.encode(errors="surrogateescape"), other.read_bytes()]
     except (OSError, ValueError) as error:
-        raise PluginError(_missing(file, error)) from error
+        if not isinstance(error, FileNotFoundError):
+            said = getattr(error, "strerror", None) or error
+            raise PluginError(f"{file} cannot be read: {said}") from error
+        beside = file.parent.iterdir() if answers(file.parent, Path.is_dir) else ()
+        names = sorted(one.name for one in beside if one.suffix == SUFFIX)
+        there = f"; files in that folder: {', '.join(names)}" if names else ""
+        raise PluginError(f"no such file: {file}{there}") from error
     hashed = sha256()
     for one in (kind.encode(errors="surrogateescape"), *sources):
         hashed.update(len(one).to_bytes(8, "big") + one)
@@ -123,15 +129,6 @@ def _imported(name: str, file: Path, source: bytes) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _missing(file: Path, error: Exception) -> str:
-    if not isinstance(error, FileNotFoundError):
-        return f"{file} cannot be read: {getattr(error, 'strerror', None) or error}"
-    beside = file.parent.iterdir() if answers(file.parent, Path.is_dir) else ()
-    names = sorted(one.name for one in beside if one.suffix == SUFFIX)
-    there = f"; files in that folder: {', '.join(names)}" if names else ""
-    return f"no such file: {file}{there}"
 
 
 class _Loader(SourceFileLoader):

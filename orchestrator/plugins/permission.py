@@ -63,16 +63,6 @@ def how_to_permit(place: Path) -> str:
     return f"{said}, if you trust it"
 
 
-def how_to_permit_run(run: Path) -> str:
-    """Return how a person permits the code of a run, or why that can't be permitted."""
-    if is_foreign(run):
-        return (
-            "no code is imported for a run of another user; to see its tables, copy the run, and "
-            "allow its code there, if you trust it"
-        )
-    return how_to_permit(run)
-
-
 def allowed() -> list[Path]:
     """Return the allowed folders, sorted."""
     return sorted(_read())

@@ -39,12 +39,13 @@ _Array = NDArray[np.float64]
 _TAGS: Final = ("think", "thinking", "thought", "thoughts", "reasoning", "seed:think")
 OPENING: Final = (
     *(f"<{tag}>" for tag in _TAGS), "[THINK]", "◁think▷", "<|START_THINKING|>",
-    "<|begin_of_thought|>", "<|channel|>", "<unused94>thought",
+    "<|begin_of_thought|>", "<|channel|>", "<|channel>thought", "<unused94>thought",
+    "Here is my thought process:", "<|inner_prefix|>",
 )  # fmt: skip
 """Marks that begin a text of which the first part is thinking."""
 CLOSING: Final = (
     *(f"</{tag}>" for tag in _TAGS), "[/THINK]", "◁/think▷", "<|END_THINKING|>",
-    "<|end_of_thought|>", "<|channel|>", "assistantfinal",
+    "<|end_of_thought|>", "<|channel|>", "<channel|>", "assistantfinal", "<|inner_suffix|>",
 )  # fmt: skip
 """Marks that end it, wherever they stand: the prompt may have opened it."""
 REMEDY: Final = (

@@ -36,22 +36,14 @@ class TemplateTooCostly(TemplateRuntimeError):  # noqa: N818 (it reads as a stat
     """A rendering that exceeds its allowance of time or memory."""
 
 
-class _Allowance:
-    """Work that one rendering has left."""
-
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left = MOST_WORK
-
-
-_allowance: ContextVar[_Allowance] = ContextVar("allowance")
+# Work that one rendering has left, the only entry.
+_allowance: ContextVar[list[int]] = ContextVar("allowance")
 
 
 @contextmanager
 def allowance() -> Iterator[None]:
     """Give the renderings within the block one allowance of work together."""
-    token = _allowance.set(_Allowance())
+    token = _allowance.set([MOST_WORK])
     try:
         yield
     finally:
@@ -67,8 +59,8 @@ def charge(work: int) -> None:
     current = _allowance.get(None)
     if current is None:
         return
-    current.left -= work
-    if current.left < 0:
+    current[0] -= work
+    if current[0] < 0:
         raise TemplateTooCostly("it takes too many steps, or handles too much text")
 
 

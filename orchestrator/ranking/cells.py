@@ -45,7 +45,7 @@ def numbered(context: Context, columns: Sequence[str] | None, **made: pl.Expr) -
     sorted, joined and counted in a fraction of the time and memory of texts. `made` are further
     columns, which are made while rows are read: of lists and texts.
     """
-    rows = context.categories_of(context.own, columns, **made)
+    rows = context.rows_of(context.own, columns, as_categories=True, **made)
     if "item" not in rows.columns:
         return rows
     return rows.with_columns(numbers_of(rows["item"], context.clusters, ("item", *OVER)))
@@ -143,7 +143,7 @@ def means_by_model(
     kept = rows.select("model", "status", *OVER)
     lines: dict[str, list[list[Cell]]] = {}
     for name, better in oriented.items():
-        values = context.categories_of(context.own, [name])
+        values = context.rows_of(context.own, [name], as_categories=True)
         if name not in values.columns:
             continue
         for (model,), group in groups(kept.with_columns(values[name]), "model"):

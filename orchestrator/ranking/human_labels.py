@@ -20,6 +20,7 @@ import polars as pl
 from orchestrator.dataset.fields import key_text
 from orchestrator.dataset.files import open_rows
 from orchestrator.dataset.rows import Faults, Rows
+from orchestrator.dataset.shapes import available
 from orchestrator.errors import DatasetError
 
 _COLUMNS: Final = {
@@ -314,10 +315,7 @@ def read_key(path: Path) -> dict[str, KeyRow]:
 def _opened(path: Path) -> Rows:
     rows = open_rows(path, path.name)
     if LABEL not in rows.columns:
-        names = ", ".join(repr(name)[:40] for name in rows.columns[:8])
-        joined = len(rows.columns) == 1 and any(one in rows.columns[0] for one in ";\t")
-        hint = "; save it with commas between the columns" if joined else ""
-        raise DatasetError(f"{path.name}: no column 'label'; its columns are {names}{hint}")
+        raise DatasetError(f"{path.name}: no column 'label'; {available(rows.columns)}")
     return rows
 
 

@@ -169,7 +169,7 @@ def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMN
     ties = TIED in wanted and pairs is not None
     read = (*wanted, *_VERDICTS) if ties else wanted
     columns = {name: column for name, column in named.items() if name in read}
-    rows = context.categories_of(source, [*_OF_ANY, *columns.values()])
+    rows = context.rows_of(source, [*_OF_ANY, *columns.values()], as_categories=True)
     if rows.is_empty():
         return rows
     rows = renamed(rows.with_columns(numbers_of(rows["item"], context.clusters)), columns)

@@ -146,7 +146,7 @@ def score(
         asked += named.values()
     wanted = [one for one in asked if one in there and one != column]
     wanted.append(column)
-    rows = (context.categories_of if as_categories else context.rows_of)(source, wanted)
+    rows = context.rows_of(source, wanted, as_categories=as_categories)
     name = f"{source.name}.{column}"
     if column not in rows.columns or not _is_number(rows.schema[column]):
         rows = context.rows_of(source)

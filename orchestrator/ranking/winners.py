@@ -218,8 +218,7 @@ def _by_labels(winner: Winner, pairs: pl.DataFrame) -> Floats:
             continue
         value = winner.values.get(label, label)
         side = SIDES.get(key_text(str(value).lower()))
-        value = value if side is None else {1.0: a, 0.5: TIE, 0.0: b}[side]
-        vote = _side(value, a, b, {})
+        vote = _side(value, a, b, {}) if side is None else 2 * side - 1
         for key, sign in (((item, a, b), 1.0), ((item, b, a), -1.0)):
             votes[key] = votes.get(key, 0.0) + sign * vote
     rows = pairs.select("item", "model_a", "model_b").iter_rows()

@@ -112,31 +112,8 @@ def refuse_secrets(written: Written) -> list[Fault]:
         if path
         and LITERAL_KEY.match(str(path[-1]))
         and path[:-1] != ("models",)
-        # These may come from the environment, and refuse_secrets_for_servers looks at them.
+        # These may come from the environment, and refuse_in_requests looks at them.
         and not (path[-2:-1] in {("headers",), ("query",)} and "backend" not in path)
-    ]
-
-
-def refuse_secrets_for_servers(written: Written) -> list[Fault]:
-    """A fault for each secret among what is added to requests; none shows the secret.
-
-    What a launched server gets (`env`, `extra_args`) is looked at by its kind, which names the way
-    to pass it.
-    """
-    return [
-        written.fault(
-            path,
-            f"{joined(path)} looks like a secret and would be stored with the run; set it in "
-            f"an environment variable and give its name as '{given.format(path[-1])}'",
-        )
-        for path, value in walk(written.data)
-        if path[:1] == ("models",)
-        and path[2:3] in _ADDED
-        and isinstance(value, str)
-        and path[4:] != ("env",)
-        for given, is_called in (_ADDED[path[2:3]],)
-        if (is_secret(value) or is_called(str(path[-1])))
-        and not (given == _KEY and LITERAL_KEY.match(str(path[-1])))
     ]
 
 
@@ -156,9 +133,29 @@ _PATHS: Final = frozenset(
 )
 
 
-def refuse_variables(written: Written) -> list[Fault]:
-    """A fault for each variable in an address, a name of a model or a path, which would be text."""
-    return [
+def refuse_in_requests(written: Written) -> list[Fault]:
+    """A fault for each secret or variable in what requests are made of, which would be stored.
+
+    No fault shows the secret. What a launched server gets (`env`, `extra_args`) is looked at by its
+    kind, which names the way to pass it. A variable in an address, a name of a model or a path
+    would be taken as text.
+    """
+    secrets = [
+        written.fault(
+            path,
+            f"{joined(path)} looks like a secret and would be stored with the run; set it in "
+            f"an environment variable and give its name as '{given.format(path[-1])}'",
+        )
+        for path, value in walk(written.data)
+        if path[:1] == ("models",)
+        and path[2:3] in _ADDED
+        and isinstance(value, str)
+        and path[4:] != ("env",)
+        for given, is_called in (_ADDED[path[2:3]],)
+        if (is_secret(value) or is_called(str(path[-1])))
+        and not (given == _KEY and LITERAL_KEY.match(str(path[-1])))
+    ]
+    return secrets + [
         written.fault(
             path,
             f"{joined(path)}: {value!r} is taken as it stands, for a recipe reads no variables; "

@@ -4,14 +4,14 @@ import difflib
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
 from orchestrator import plugins
-from orchestrator.contracts.method import clash_in, columns_of_numbers, frame_of
+from orchestrator.contracts.method import clash_in, frame_of, schema_of
 from orchestrator.dataset import FileSettings, FolderSettings
 from orchestrator.disk.paths import STORE_NAME, answers
 from orchestrator.errors import Fault, RecipeError, UsageError, nearest
@@ -22,10 +22,9 @@ from orchestrator.recipe.faults import (
     complaint,
     from_pydantic,
     joined,
+    refuse_in_requests,
     refuse_infinite,
     refuse_secrets,
-    refuse_secrets_for_servers,
-    refuse_variables,
 )
 from orchestrator.recipe.schema import (
     NAME_PATTERN,
@@ -39,28 +38,15 @@ from orchestrator.recipe.settings import ReusedRun
 from orchestrator.recipe.source import Written
 from orchestrator.recipe.validation import ModelLoader, Plugs, existing, merge_defaults
 
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Names that requirements may use.
-
-    Attributes:
-        models: Models that are evaluated.
-        judges: Models that judge.
-        methods: Methods.
-    """
-
-    models: Collection[str]
-    judges: Collection[str]
-    methods: Collection[str]
+_Named = Literal["model", "judge", "method"]
 
 
-def read_checked(text: str, names: Names) -> Requirement:
+def read_checked(text: str, names: Mapping[_Named, Collection[str]]) -> Requirement:
     """Return a requirement whose names are known.
 
     Args:
         text: The requirement.
-        names: Those of the recipe.
+        names: Those of the recipe: of a "model" that is evaluated, a "judge" and a "method".
 
     Raises:
         UnreadableError: If it can't be read, or a name is unknown; with the nearest name.
@@ -68,16 +54,15 @@ def read_checked(text: str, names: Names) -> Requirement:
     found = read(text)
     for term in found.terms:
         for role, argument in zip(MEASURES[term.measure].roles, term.names, strict=False):
-            known = names.models if role == "model" else names.judges
-            _check(role, argument, known, text)
+            _check(role, argument, names[role], text)
         if len({one.text for one in term.names}) < len(term.names):
             raise UnreadableError("a model or judge is named twice", text, term.names[1].column)
         if judge := term.options.get("judge"):
-            _check("judge", judge, names.judges, text)
+            _check("judge", judge, names["judge"], text)
         if method := term.options.get("method"):
             # A score may be named with its column.
             name = replace(method, text=method.text.partition(".")[0])
-            _check("method", name, names.methods, text)
+            _check("method", name, names["method"], text)
     return found
 
 
@@ -140,7 +125,7 @@ def loads(
     Raises:
         RecipeError: With all faults, sorted by line.
     """
-    written = Written(source.parse_bytes(content, str(file)), overrides)
+    written = Written(source.parse(content, str(file)), overrides)
     return validated(written, file, limit=limit, allow_code=allow_code)
 
 
@@ -223,8 +208,7 @@ class _Loading:
         self._faults += refuse_secrets(self._written)
         self._faults += merge_defaults(self._written, RecipeFile.model_fields)
         data = self._written.data
-        self._faults += refuse_secrets_for_servers(self._written)
-        self._faults += refuse_variables(self._written)
+        self._faults += refuse_in_requests(self._written)
         checked = self._common(data)
         loader = ModelLoader(self._written, self._faults, self._plugs, self._file.parent)
         models = loader.models(data.get("models"), checked)
@@ -362,8 +346,14 @@ class _Loading:
             message, key = "", at[-1]
             if key == "column" and isinstance(value, str):
                 of = known.get(str(written.get((*at[:-1], "method"), next(iter(known), ""))))
-                columns = [] if of is None else columns_of_numbers(of)
-                columns += of.derived if of is not None and path == ("analyses",) else ()
+                columns: list[str] = []
+                if of is not None:
+                    numbers = {"f64", "i64", "bool"}
+                    types = schema_of(type(of)).items()
+                    columns = list(dict.fromkeys(
+                        (*(name for name, one in types if one in numbers), *of.scores)
+                    ))  # fmt: skip
+                    columns += of.derived if path == ("analyses",) else ()
                 if columns and value not in columns:
                     message = f"no numeric column {value!r}{nearest(value, columns)}"
             elif (key == "method" or at[-2:-1] == ("methods",)) and isinstance(value, str):
@@ -378,11 +368,11 @@ class _Loading:
         """Every requirement can be read, and names models, judges and methods of the recipe."""
         judges = {name for one in methods for name in one.method.judges}
         named = {name for one in methods for name in one.method.candidates or ()}
-        names = Names(
-            models=[name for name in models if name not in judges or name in named],
-            judges=sorted(judges),
-            methods=[method.name for method in methods],
-        )
+        names: dict[_Named, list[str]] = {
+            "model": [name for name in models if name not in judges or name in named],
+            "judge": sorted(judges),
+            "method": [method.name for method in methods],
+        }
         for index, text in enumerate(gates):
             try:
                 read_checked(text, names)

@@ -34,7 +34,7 @@ class GivenAnswers(Settings):
     """A column of the dataset instead of a file: labelled pairs."""
 
     @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def _fits(self) -> Self:
         if (self.path is None) == (self.field is None):
             raise ValueError("give either 'path' (a file) or 'field' (a column of the dataset)")
         of_file = [
@@ -157,7 +157,7 @@ class Cluster(ServerSize):
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-def _is_sent(value: object) -> object:
+def _checked(value: object) -> object:
     if isinstance(value, str):
         return check_header("X", value) and value
     if isinstance(value, dict) and value.keys() == {"env"}:
@@ -165,7 +165,7 @@ def _is_sent(value: object) -> object:
     raise ValueError("must be text in quotes, or {env: NAME} for an environment variable's value")
 
 
-Value = Annotated[str | dict[Literal["env"], VariableName], BeforeValidator(_is_sent)]
+Value = Annotated[str | dict[Literal["env"], VariableName], BeforeValidator(_checked)]
 Sent = dict[str, Value]
 """Texts by name; a mapping `{env: NAME}` stands for the value of an environment variable."""
 Headers = dict[Annotated[str, AfterValidator(check_header)], Value]

@@ -117,12 +117,18 @@ class Arguments(Source):
         return Fault(f"{self.file}({''.join(steps).removeprefix('.')})", 0, message)
 
 
-def parse(text: str, file: str) -> Source:
-    """Read one YAML document.
+def parse(text: str | bytes, file: str) -> Source:
+    """Read one YAML document; bytes are UTF-8, in which a byte-order mark is skipped.
 
     Raises:
-        RecipeError: If the text can't be read as YAML at all.
+        RecipeError: If it is not UTF-8, or can't be read as YAML at all.
     """
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            raise _error(file, line, "not UTF-8 text; save it as UTF-8") from error
     if len(text) > MAX_CHARACTERS:
         raise _error(file, 1, f"longer than {MAX_CHARACTERS:,} characters; is this a recipe?")
     try:
@@ -150,20 +156,6 @@ def parse(text: str, file: str) -> Source:
     builder = _Builder(file)
     data = None if node is None else builder.build(node, ())
     return Source(file, data, builder.lines, tuple(builder.faults), frozenset(builder.shared))
-
-
-def parse_bytes(content: bytes, file: str) -> Source:
-    """Read one YAML document in UTF-8; a byte-order mark is skipped.
-
-    Raises:
-        RecipeError: If it is not UTF-8 or not YAML.
-    """
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise _error(file, line, "not UTF-8 text; save it as UTF-8") from error
-    return parse(text, file)
 
 
 def dump_yaml(data: Mapping[str, object]) -> str:

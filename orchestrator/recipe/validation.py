@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 from unicodedata import is_normalized, normalize
 from urllib.parse import parse_qsl, urlsplit
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from orchestrator import contracts, plugins
 from orchestrator.backend import LOCAL, PLAIN, base_url_fault, server_address, with_query
-from orchestrator.contracts.method import Method, naming_models
+from orchestrator.contracts.method import Method, NamesModel
 from orchestrator.disk.paths import answers, expanded, suffix_of
 from orchestrator.errors import Fault, NotAllowedError, PluginError, UsageError
 from orchestrator.network import trust
@@ -92,7 +92,7 @@ class Plugs:
             with plugins.blaming():
                 made = plugin(config)
                 if isinstance(made, Method):
-                    contracts.check_made(made)
+                    contracts.check(made)
                 return kind, made
         except PluginError as error:
             self._fault(path, about(path, str(error)))
@@ -102,11 +102,22 @@ class Plugs:
 
     def models_named(self, kind: str) -> list[str]:
         """The settings of a kind of method that name models; [] where it can't be had."""
+
+        def names(annotation: object) -> bool:
+            return isinstance(annotation, NamesModel) or any(
+                map(names, (*get_args(annotation), *getattr(annotation, "__metadata__", ())))
+            )
+
         try:
             found = contracts.load(Method, self._found(kind), allow_code=self._allow_code)
-            return naming_models(found.Config)
         except PluginError:
             return []
+        fields = found.Config.model_fields.items()
+        return [
+            name
+            for name, field in fields
+            if names(field.annotation) or any(map(names, field.metadata))
+        ]
 
     def _kind(
         self, family: str, value: object, path: KeyPath

@@ -36,6 +36,7 @@ class Brief(msgspec.Struct, frozen=True):
         incomplete: Warning to show before anything else; empty for a complete run.
         questions: What the run answers, the most important first.
         silence: Why there is no question; empty where there is one.
+        tables: The first table of each method and analysis that is no question.
         checks: Of the whole run: its units, and what readers were told of its data and servers.
         next_steps: What to do next, a sentence each, by what the run lacks.
         cautions: What not to conclude, a sentence each.
@@ -46,6 +47,7 @@ class Brief(msgspec.Struct, frozen=True):
     incomplete: str = ""
     questions: tuple[Question, ...] = ()
     silence: str = ""
+    tables: tuple[Table, ...] = ()
     checks: tuple[Check, ...] = ()
     next_steps: tuple[Phrase, ...] = ()
     cautions: tuple[Phrase, ...] = ()
@@ -53,7 +55,7 @@ class Brief(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The models in it, in the order in which they are first shown."""
+        """The models and scores in it, in the order in which they are first shown."""
         found = (one.model for question in self.questions for one in question.standings)
         return tuple(dict.fromkeys(found))
 
@@ -136,11 +138,14 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     has_results = bool(rankings or tables)
     incomplete = "" if completeness is None else completeness.words(has_results=has_results)
     silence = _TABLES_ALONE if has_results else _NO_RESULTS
+    answered = {question.source for question in questions}
+    first = {one.source: one for one in reversed(tables) if one.columns}
     return Brief(
         name=name,
         incomplete=incomplete,
         questions=tuple(questions),
         silence="" if questions else silence,
+        tables=tuple(one for of, one in reversed(first.items()) if of not in answered),
         checks=tuple(_checks(completeness, [*notes, *unmade])),
         next_steps=tuple(dict.fromkeys(steps)),
         cautions=tuple(dict.fromkeys(line for one in questions for line in one.cautions)),
@@ -180,6 +185,7 @@ _REMEDIES: Final = {
     "unauthorised": "Set a key that the endpoint accepts (`api_key_env`) for ",
     "no_credit": "Add credit to the account of ",
     "not_found": "Correct the name or the address of ",
+    "redirected": "Correct the address (`base_url`) of ",
     "rate_limited": "Lower `limits.requests_per_minute` of ",
     "timeout": "Raise `limits.timeout_s`, or lower `limits.max_in_flight`, of ",
     "no_logprobs": "Use a server that returns log-probabilities for ",

@@ -1,4 +1,4 @@
-"""Methods that measure each model by itself, as questions: the order by their first measure."""
+"""Measures of models, and of scores by gold, as questions: the order by the first measure."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,6 +7,7 @@ from itertools import combinations
 import msgspec
 
 from orchestrator import numbers
+from orchestrator.columns import score_words
 from orchestrator.report.questions import Check, Question, Standing, State, no_order_yet, of_judge
 from orchestrator.report.words import Name, Part, Phrase, Quote, names, pairs_apart, phrase
 from orchestrator.statistics.ranking import Pair
@@ -17,18 +18,21 @@ from orchestrator.tables import Cell, Column, Comparison, Measured, Table, cell_
 BETTER = "better"
 """Heading of the column that says which values of a score mean better answers."""
 LOWER = ("lower", "-")
+_EXPECTED = "expected"
 _MODEL = "model"
 _JUDGE = "judge"
 
 
 _Cells = Mapping[str, Measured]
-"""The measure of each model."""
+"""The measure of each model, or score."""
 
 
 def of_tables(
     tables: Sequence[Table], trust: Trusts, confidence_level: float | None = None
 ) -> list[Question]:
-    """One question for each method, and judge, whose table has a measure with intervals by model.
+    """One question for each method, and judge, whose table has a measure with intervals.
+
+    That is a row for each model, or for each score with the sign that is expected of it.
 
     Args:
         tables: Of summaries and analyses, the most important one of each source first.
@@ -53,7 +57,10 @@ def of_tables(
 
 
 def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
-    if not table.rows or table.columns[0].name != _MODEL:
+    if not table.rows:
+        return
+    is_of_scores = [one.name for one in table.columns[1:2]] == [_EXPECTED]
+    if table.columns[0].name != _MODEL and not is_of_scores:
         return
     bounded = {
         place
@@ -64,6 +71,8 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
     if not bounded:
         return
     place = min(bounded)
+    if is_of_scores:
+        table = _oriented(table, place)
     judged = table.columns[1].name == _JUDGE
     by_judge: dict[str, list[tuple[Cell, ...]]] = {}
     for row in table.rows:
@@ -79,6 +88,8 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
         if len(known) == len(rows):
             tested = compared.get(judge if judged else "")
             pairs = _pairs(known, tested, sign)
+            # Scores of the same answers are told apart by a table of their own.
+            pairs = (0, pairs[1], Phrase()) if is_of_scores else pairs
             found = _question(table, table.columns[place], judge, known, pairs, sign)
             # Where rows name no judge, the method has one.
             mine = trust if len(trust) == 1 else [one for one in trust if one.judge == judge]
@@ -87,6 +98,24 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
             checks += tuple(_doubtful([*known.values(), *differences]))
             found = msgspec.structs.replace(found, checks=checks)
             yield _undecided(found, mine) if not_known_yet(mine) else found
+
+
+def _oriented(table: Table, place: int) -> Table:
+    """Scores in words, their measure negated where it should be negative, without its method."""
+    of_methods = [str(row[0]).rpartition(".")[0] for row in table.rows]
+    shared = f"{of_methods[0]}." if len(set(of_methods)) == 1 else ""
+    rows = []
+    for row in map(list, table.rows):
+        row[0] = score_words(str(row[0]).removeprefix(shared))
+        cell = row[place]
+        if row[1] in LOWER and isinstance(cell, Measured) and cell.value is not None:
+            ends = {"low": cell.high, "high": cell.low}
+            ends = {end: None if x is None else -x for end, x in ends.items()}
+            row[place] = msgspec.structs.replace(cell, value=-cell.value, **ends)
+        rows.append(tuple(row))
+    turned = ["positive as expected"] if any(row[1] in LOWER for row in rows) else []
+    basis = "; ".join(filter(None, [table.title, *turned, table.basis]))
+    return msgspec.structs.replace(table, rows=tuple(rows), basis=basis)
 
 
 def _doubtful(cells: Sequence[Measured]) -> Iterator[Check]:
@@ -166,13 +195,14 @@ def _question(
 ) -> Question:
     order = _ordered(cells, sign)
     n_pairs, apart, says = pairs
-    most, beyond = ("Highest ", "above") if sign > 0 else ("Lowest ", "below")
-    state, answer = _answer(column, order, cells, apart, most, beyond)
+    over = table.columns[0].name
+    state, answer = _answer(over, column, order, cells, apart, sign)
     if table.warning:
         state, answer = "withheld", phrase("No order of the models: the judge cannot be trusted.")
     by: list[Part] = [", judged by ", Name(judge)] if judge else []
     return Question(
         source=table.source,
+        over=over,
         subject=phrase(Name(table.source), by),
         state=state,
         answer=answer,
@@ -189,23 +219,24 @@ def _question(
 
 
 def _answer(
+    over: str,
     column: Column,
     order: Sequence[str],
     cells: _Cells,
     apart: frozenset[tuple[str, str]],
-    most: str,
-    beyond: str,
+    sign: int,
 ) -> tuple[State, Phrase]:
+    most, beyond = ("Highest ", "above") if sign > 0 else ("Lowest ", "below")
     measure = Quote(column.name)
     known = [model for model in order if cells[model].value is not None]
     if not known:
-        return "empty", phrase("No ", measure, ": it is undefined for every model.")
+        return "empty", phrase("No ", measure, f": it is undefined for every {over}.")
     first = known[0]
     shown = cell_text(column, _value_of(cells[first]))
     start: list[Part] = [most, measure, ": ", Name(first), " ", Quote(shown)]
     first_ones = [model for model in known if cells[model].value == cells[first].value]
     if len(first_ones) == len(known) > 1:
-        return "open", phrase("No winner: every model has ", measure, " ", Quote(shown), ".")
+        return "open", phrase(f"No winner: every {over} has ", measure, " ", Quote(shown), ".")
     if len(first_ones) > 1:
         start = [most, measure, ": ", *names(first_ones), ", each ", Quote(shown)]
     close = [one for one in known if one not in first_ones and (first, one) not in apart]
@@ -228,17 +259,12 @@ def _overlap(n_apart: int, n_pairs: int) -> Phrase:
     if not n_pairs:
         return Phrase()
     which = (
-        "the two intervals" if n_pairs == 1 else f"the intervals of {n_apart} of {n_pairs} pairs"
+        "The two intervals" if n_pairs == 1 else f"The intervals of {n_apart} of {n_pairs} pairs"
     )
-    do = "do not overlap" if n_apart or n_pairs > 1 else "overlap"
-    tested = (
-        ""
-        if n_apart == n_pairs
-        else " `orchestrator compare` tests differences on the same prompts."
-    )
-    return phrase(
-        f"{which[:1].upper()}{which[1:]} {do} (not adjusted for multiple comparisons).{tested}"
-    )
+    do = "overlap" if n_pairs == 1 and not n_apart else "do not overlap"
+    tested = " `orchestrator compare` tests differences on the same prompts."
+    more = tested if n_apart < n_pairs else ""
+    return phrase(f"{which} {do} (not adjusted for multiple comparisons).{more}")
 
 
 def _standing(column: Column, model: str, cell: Measured) -> Standing:

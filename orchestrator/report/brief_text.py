@@ -89,7 +89,6 @@ def brief_text(
     page: Page,
     brief: Brief,
     more: Sequence[str] = (),
-    tables: Sequence[Table] = (),
     *,
     whole: bool = False,
     taken: int = 0,
@@ -100,19 +99,20 @@ def brief_text(
         page: Where it is laid out.
         brief: The run in brief.
         more: Where the rest is, in words.
-        tables: The first table of each method and analysis that is no question.
-        whole: Show every model, question and check, however many lines that takes.
+        whole: Show every model, question and check, however many lines that takes; no tables.
         taken: Lines of the terminal that are written above and below.
     """
     if whole:
-        yield from _laid_out(page, brief, more, _ALL, tables)
+        yield from _laid_out(page, brief, more, _ALL, ())
         return
     # The next prompt takes a line.
     screen = _SCREEN if page.height is None else max(_LEAST_SCREEN, page.height - 1 - taken)
     console = Console(width=page.width, color_system=None, legacy_windows=False)
-    laid_out = (list(_laid_out(page, brief, more, limits, tables, taken)) for limits in _LAYOUTS)
+    laid_out = (
+        list(_laid_out(page, brief, more, limits, brief.tables, taken)) for limits in _LAYOUTS
+    )
     fitting = (parts for parts in laid_out if len(console.render_lines(Group(*parts))) <= screen)
-    least = _laid_out(page, brief, more, _LAYOUTS[-1], tables, taken)
+    least = _laid_out(page, brief, more, _LAYOUTS[-1], brief.tables, taken)
     yield from next(fitting, least)
 
 
@@ -124,7 +124,9 @@ def _laid_out(
     tables: Sequence[Table],
     taken: int = 0,
 ) -> Iterator[RenderableType]:
-    shown = _Shown(page, page.names(brief.names, min(_MAX_NAME, max(_MIN_NAME, page.width // 3))))
+    shown = _Shown(
+        page, page.names(brief.names, min(_MAX_NAME, max(_MIN_NAME, page.width // 3)), 2)
+    )
     if brief.incomplete:
         yield page.words(brief.incomplete, f"{HEADING} {DOUBTFUL}")
     if brief.questions:
@@ -175,7 +177,11 @@ class _Shown:
                 found.append_text(self._page.words(part))
             elif isinstance(part, Name):
                 known = self._names.get(part.text)
-                found.append(known or self._page.name(part.text, _MAX_NAME).plain)
+                found.append(
+                    known.replace("\n", " ")
+                    if known
+                    else self._page.name(part.text, _MAX_NAME).plain
+                )
             else:
                 found.append(self._page.data(part.text).plain)
         return found
@@ -280,7 +286,9 @@ class _Shown:
         """The models with their numbers; of many the first and the last ones."""
         page, standings = self._page, question.standings
         names = {one.model: self._names[one.model] for one in standings}
-        wide = max((page.cell(name).cell_len for name in names.values()), default=0)
+        wide = max(
+            (cell_len(line) for one in names.values() for line in one.split("\n")), default=0
+        )
         ranks = max(len(one.rank) for one in standings)
         ranks = max(ranks, len("rank")) if ranks else 0
         measure = page.data(question.measure.partition(" (")[0]).plain
@@ -293,7 +301,7 @@ class _Shown:
         is_drawn = question.is_drawn and room >= _MIN_PICTURE
         axis = make_axis(ends, room, question.least_span) if is_drawn else None
         columns = [Column("rank")] if ranks else []
-        columns += [Column("model", "left"), Column(measure)]
+        columns += [Column(question.over, "left"), Column(measure)]
         columns += [Column(question.interval, "left")] if bounds else []
         if axis is not None:
             labels = axis.labels(percent=question.is_percent)

@@ -84,43 +84,20 @@ def _stages(page: Page, stages: Sequence[StageCount]) -> Iterator[RenderableType
     rows_of = Counter((stage.name, stage.model) for stage in stages)
     # Rows that are alike in both would not say which method they are of.
     methods = any(n > 1 for n in rows_of.values())
-    rows = [(_label(group), _sum(group)) for group in shown]
+    rows = [(_label(group), _counts(page, _sum(group))) for group in shown]
     if len(rows) > 1:
-        rows.append((("" if methods else _TOTAL, "", _TOTAL), _sum(stages)))
-    numbers_of = [_counts(page, sums) for _, sums in rows]
+        total = ("" if methods else _TOTAL, "", _TOTAL)
+        blank = [Text("") for _ in rows[0][1]]
+        rows += [(("", "", ""), blank), (total, _counts(page, _sum(stages)))]
     headings = ["requests", "held", "to request", "tokens to generate"]
     wide = page.width >= _TOKENS_FROM + methods * _MAX_METHOD
     columns = [Column(heading) for heading in (headings if wide else headings[:-1])]
-    # Names have what the numbers leave; of three columns, the shorter ones need less than a third.
-    others = (
-        max(len(column.heading), *(row[place].cell_len for row in numbers_of)) + _GAP
-        for place, column in enumerate(columns)
-    )
-    labels = [label for label, _ in rows]
     parts = (2, 0, 1) if methods else (0, 1)
-    longest = {part: max(page.name(label[part]).cell_len for label in labels) for part in parts}
-    room = page.width - sum(others) - _GAP * (len(parts) - 1)
-    width = next(
-        (most for most in range(_MAX_NAME, _MIN_NAME, -1) if _taken(longest, most) <= room),
-        _MIN_NAME,
-    )
-    called = {part: page.names([label[part] for label in labels], width) for part in parts}
-    cells: list[list[RenderableType]] = [
-        [
-            *(page.cell(called[part][label[part]], HEADING if part == 1 else "") for part in parts),
-            *row[: len(columns)],
-        ]
-        for label, row in zip(labels, numbers_of, strict=True)
-    ]
-    if len(rows) > 1:
-        cells.insert(-1, [Text("")])
-    yield page.table([*(Column(_TITLES[part], "left") for part in parts), *columns], cells)
+    named = [[label[part] for part in parts] for label, _ in rows]
+    titles = [_TITLES[part] for part in parts]
+    yield _named(page, titles, named, columns, [row[: len(columns)] for _, row in rows])
     if len(shown) < len(stages):
         yield page.words("Each model by itself: orchestrator plan RECIPE --json", FAINT)
-
-
-def _taken(longest: Mapping[int, int], most: int) -> int:
-    return sum(min(width, most) for width in longest.values())
 
 
 def _label(group: Sequence[StageCount]) -> tuple[str, str, str]:
@@ -293,27 +270,38 @@ def _models(page: Page, models: Sequence[ModelProgress]) -> RenderableType:
             page.cell(model.state if model.state in TROUBLED else "", BAD),
         ]
         rows.append(row[: len(columns)])
-    return _named(page, "model", [model.name for model in models], columns, rows)
+    return _named(page, ["model"], [[model.name] for model in models], columns, rows)
 
 
 def _named(
     page: Page,
-    heading: str,
-    names: Sequence[str],
+    titles: Sequence[str],
+    named: Sequence[Sequence[str]],
     columns: Sequence[Column],
     rows: Sequence[Sequence[Text]],
 ) -> Table:
-    """A table whose first column has what the others leave, its names cut to tell them apart."""
+    """A table whose first columns have what the others leave, names cut to tell them apart."""
     others = (
         max(cell_len(column.heading), *(row[place].cell_len for row in rows)) + _GAP
         for place, column in enumerate(columns)
     )
-    room = max(_MIN_NAME, min(_MAX_NAME, page.width - sum(others))) if rows else _MIN_NAME
-    called = page.names(names, room)
+    room = page.width - sum(others) - _GAP * (len(titles) - 1) if rows else 0
+    parts = [*zip(*named, strict=True)]
+    longest = [max(page.name(name).cell_len for name in part) for part in parts]
+    fitting = (
+        most
+        for most in range(_MAX_NAME, _MIN_NAME, -1)
+        if sum(min(wide, most) for wide in longest) <= room
+    )
+    width = next(fitting, _MIN_NAME)
+    called = [page.names(part, width) for part in parts]
     cells = [
-        [page.cell(called[name], HEADING), *row] for name, row in zip(names, rows, strict=True)
+        [*(page.cell(of[name]) for of, name in zip(called, names, strict=True)), *row]
+        for names, row in zip(named, rows, strict=True)
     ]
-    return page.table([Column(heading, "left"), *columns], cells)
+    for row in cells:
+        row[len(titles) - 1].stylize(HEADING)
+    return page.table([*(Column(title, "left") for title in titles), *columns], cells)
 
 
 @paged
@@ -380,7 +368,7 @@ def runs(page: Page, rows: Sequence[Mapping[str, Any]]) -> Iterator[RenderableTy
             page.cell(numbers.UNDEFINED if value is None else numbers.size(value)),
             page.cell("" if age == numbers.UNDEFINED else f"{age} ago"),
         ])  # fmt: skip
-    yield _named(page, "run", [str(row["path"]) for row in rows], columns, cells)
+    yield _named(page, ["run"], [[str(row["path"])] for row in rows], columns, cells)
 
 
 def _count(value: int | None) -> str:

@@ -29,6 +29,7 @@ _MAX_NAME: Final = 40
 _FAIR_NAME: Final = 24
 _LEAST_NAME: Final = 16
 _MAX_WHY: Final = 48
+_MAX_LINES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +201,8 @@ def _drawn(page: Page, fields: Sequence[_Field], names: int, *, under: bool) -> 
     for place, field in enumerate(fields):
         if field.texts:
             columns.append(Column(field.heading, "left"))
-            # Names of one column, of which no two are cut to the same.
-            called = page.names(field.texts, names)
+            # Of which no two are cut to the same
+            called = page.names(field.texts, names, _MAX_LINES)
             style = "" if place else HEADING
             cells.append([page.cell(called[text], style) for text in field.texts])
         elif under:

@@ -83,10 +83,21 @@ class Page:
         line = isolated(safe_name(name, width, ascii_only=self.ascii_only))
         return Text(line, style=style, no_wrap=True, overflow="crop")
 
-    def names(self, names: Iterable[str], width: int) -> dict[str, str]:
-        """Names from outside by themselves, cut so that each keeps what it differs in."""
-        shown = safe_names(names, width, ascii_only=self.ascii_only)
-        return {name: isolated(line) for name, line in shown.items()}
+    def names(self, names: Iterable[str], width: int, lines: int = 1) -> dict[str, str]:
+        """Names from outside by themselves, cut so that each keeps what it differs in.
+
+        One is whole where it fits on some lines, broken between its words.
+        """
+        found = {}
+        for name, cut in safe_names(names, width, ascii_only=self.ascii_only).items():
+            whole = [""]
+            for word in safe_line(name, ascii_only=self.ascii_only).split(" "):
+                if whole[-1] and cell_len(f"{whole[-1]} {word}") > width:
+                    whole.append("")
+                whole[-1] = f"{whole[-1]} {word}".strip(" ")
+            fits = len(whole) <= lines and max(map(cell_len, whole)) <= width
+            found[name] = "\n".join(map(isolated, whole if fits else [cut]))
+        return found
 
     def prose(self, text: str, style: str = "", *, bullet: bool = False) -> RenderableType:
         """Sentences that may hold names from outside; they wrap, after a bullet where wished."""

@@ -207,13 +207,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         finished = self.units_stored + self.units_done
         return self.units_total - finished - self.units_not_needed
 
-    @property
-    def eta_s(self) -> float | None:
-        """Seconds left at this call's mean pace; None while that is unknown."""
-        if self.units_done < 1 or self.elapsed_s <= 0:
-            return None
-        return self.units_left * self.elapsed_s / self.units_done
-
 
 def foremost(models: Sequence[ModelProgress], most: int) -> list[ModelProgress]:
     """Of many models, those out of reach and those with work left first, in the recipe's order.
@@ -306,19 +299,9 @@ class Pace:
         if now.units_left <= 0:
             return 0.0
         waited_for = [model for model in now.models if model.units_left > 0]
-        if not waited_for:
-            # Seconds left by the number of units alone, where nobody says what they wait for
-            left = now.units_left
-            before = self._before(_ETA_SPAN_S)
-            if before is None or now.units_done < _MIN_DONE:
-                return None
-            done = now.units_done - before.units_done
-            if done <= 0:
-                return now.eta_s
-            return left * (now.elapsed_s - before.elapsed_s) / done
         found = [self._eta_of(model, now.elapsed_s) for model in waited_for]
         known = [eta for eta in found if eta is not None]
-        return max(known) if len(known) == len(found) else None
+        return max(known, default=None) if len(known) == len(found) else None
 
     def _eta_of(self, model: ModelProgress, now_s: float) -> float | None:
         """Seconds until a model has ended its units."""

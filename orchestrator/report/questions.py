@@ -19,7 +19,7 @@ State = Literal["answered", "tied", "open", "withheld", "empty"]
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """One model, as the answer ranks it.
+    """One model, or score, as the answer ranks it.
 
     Attributes:
         model: Name.
@@ -71,6 +71,7 @@ class Question(msgspec.Struct, frozen=True):
         state: Kind of answer.
         answer: In a sentence.
         detail: What must be read with the answer, e.g. why there is none; empty for nothing.
+        over: Kind of what is ordered: "model" or "score".
         measure: The number by which models are ordered, with its unit.
         interval: Heading of its intervals, with their level where that is known.
         standings: The models, best or highest first.
@@ -90,6 +91,7 @@ class Question(msgspec.Struct, frozen=True):
     state: State
     answer: Phrase
     detail: str = ""
+    over: str = "model"
     measure: str = ""
     interval: str = "interval"
     standings: tuple[Standing, ...] = ()
@@ -117,6 +119,7 @@ class Question(msgspec.Struct, frozen=True):
             "state": self.state,
             "answer": self.answer.text(),
             "detail": self.detail,
+            "over": self.over,
             "measure": self.measure,
             "interval": self.interval,
             "models": [plain(msgspec.to_builtins(one)) for one in self.standings],

@@ -75,13 +75,11 @@ def ratings(
         ]
         for model in analysis.ratings
     ]
-    columns = [
-        Column("rank"),
-        Column("model"),
-        _RATING,
-        *table_columns("group | P(win): probability | judgments: count | missing: count"),
-        *([Column("exact match", "percent")] if exact_match else []),
-    ]
+    columns = table_columns(
+        "rank | model | rating: rating | group | P(win): probability | judgments: count",
+        "missing: count",
+        *(["exact match: percent"] if exact_match else []),
+    )
     missing = analysis.n_units - analysis.n_judged
     basis = [
         counted_words(analysis.n_items_used, analysis.n_clusters),

@@ -92,13 +92,10 @@ def first_screen(
         more: Where the rest is, in words.
         taken: Lines of the terminal that other output takes.
     """
-    first = {table.source: table for table in reversed(found.tables) if table.columns}
-    answered = {question.source for question in found.brief.questions}
-    kept = [table for source, table in reversed(first.items()) if source not in answered]
     if found.gate is None:
-        return [brief_text(found.brief, more, kept, taken=taken)]
+        return [brief_text(found.brief, more, taken=taken)]
     taken += _LINES_OF_GATE + 2 * len(found.gate.requirements)
-    return [brief_text(found.brief, more, kept, taken=taken), Text(""), gate_text(found.gate)]
+    return [brief_text(found.brief, more, taken=taken), Text(""), gate_text(found.gate)]
 
 
 def as_tables(found: Findings) -> list[RenderableType]:

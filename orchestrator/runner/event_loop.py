@@ -90,19 +90,18 @@ def event_loop() -> Iterator[tuple[ToEnd, Stop]]:
     with ThreadPoolExecutor(1, "orchestrator") as pool, _requesting(stop):
 
         def beside(work: Work[T]) -> T:
+            def call() -> T:
+                with event_loop() as (to_end, _):
+                    return to_end(work)
+
             # Two runs at once are told apart by the context.
-            future = pool.submit(contextvars.copy_context().run, _in_this_thread, work)
+            future = pool.submit(contextvars.copy_context().run, call)
             while not future.done():
                 # Not for ever: a signal may reach another thread, and then wakes nobody here.
                 wait([future], _LOOK_S)
             return future.result()
 
         yield beside, stop
-
-
-def _in_this_thread(work: Work[T]) -> T:
-    with event_loop() as (to_end, _):
-        return to_end(work)
 
 
 async def in_thread(work: Callable[[], T]) -> T:

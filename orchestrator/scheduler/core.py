@@ -33,6 +33,9 @@ _OVERLOADED = frozenset({429, 503})
 _AWAY = frozenset({502, 503, 504})
 # Of those, what a gateway also says of one request that its server does not survive or end in time.
 _GATEWAYS = frozenset({502, 504})
+# Where few are left, and so many times as many were answered, they wait no longer: what a gateway
+# says of them is more likely theirs.
+_MOST_ANSWERED, _FEW_WAIT_S = 4, 60.0
 # How long a server may be down: one that was never there, and one that was or says it will be.
 _NEVER_THERE_S = 30.0
 _RETURNS_S = 600.0
@@ -363,6 +366,11 @@ class Core:
         down_s = now - state.down_since
         patience_s, asked_s = self._patience_s(state, failure), failure.retry_after_s or 0.0
         is_long = asked_s > max(patience_s, _MOST_ASKED_S)
+        n_left = state.n_queued + state.in_flight + 1
+        is_few = _MOST_ANSWERED * n_left <= state.n_done
+        if down_s >= _FEW_WAIT_S and failure.status in _GATEWAYS and is_few:
+            state.n_failed += 1
+            return [Settled(request, failure)]
         if down_s >= patience_s or is_long:
             said = f"{failure.message} (it asks to wait {numbers.duration(asked_s)})"
             failure = msgspec.structs.replace(failure, message=said) if is_long else failure
@@ -403,10 +411,6 @@ class Core:
         waiting = sorted([*state.ready.clear(), *late, *unsure], key=lambda one: one.position)
         state.delayed, state.unsure = [], []
         return [self._settle_dead(state, request) for request in waiting]
-
-    def connected(self, model: str) -> None:
-        """Note that there is a connection to a model: where it goes away, it may come back."""
-        self.models[model].was_there = True
 
     def restarted(self, model: str, now: float) -> None:
         """Note that a model's server was started: from now on it counts as out of reach.

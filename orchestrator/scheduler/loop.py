@@ -445,7 +445,7 @@ class Scheduler:
                 return found
             if found is not None:
                 link.use(found)
-                self._core.connected(link.model)
+                self._core.models[link.model].was_there = True
             return None
 
     async def _until_stop(self, wait: Callable[[], Awaitable[T]]) -> T | None:

@@ -7,11 +7,11 @@ answer, then new ones, each in the order of their units. One that has waited lon
 
 import enum
 import heapq
+import random
 from collections import deque
 from typing import Final
 
 import msgspec
-from tenacity import RetryCallState, Retrying, stop_after_attempt, wait_random_exponential
 
 from orchestrator.ask import Request
 from orchestrator.records import Failure
@@ -31,9 +31,6 @@ class Admission(enum.Enum):
     STOP = enum.auto()
 
 
-_RETRYING = Retrying()
-
-
 # Upper bound of the first random wait before a request is sent again, which doubles each time, and
 # of any that the server did not ask for; and the longest that it may ask for. Seconds.
 _FIRST_WAIT_S, _MAX_WAIT_S, _MOST_ASKED_S = 0.5, 30.0, 600.0
@@ -44,16 +41,10 @@ def retry_wait_s(failure: Failure, attempts: int, max_attempts: int) -> float | 
 
     What the server asked for (`Retry-After`) is honoured, up to ten minutes.
     """
-    if not failure.retriable:
+    if not failure.retriable or attempts >= max_attempts:
         return None
-    state = RetryCallState(_RETRYING, None, (), {})
-    state.attempt_number = attempts
-    if stop_after_attempt(max_attempts)(state):
-        return None
-    wait = wait_random_exponential(multiplier=_FIRST_WAIT_S, max=_MAX_WAIT_S)(state)
-    if failure.retry_after_s is not None:
-        wait = max(wait, min(failure.retry_after_s, _MOST_ASKED_S))
-    return float(wait)
+    wait_s = random.uniform(0.0, min(_FIRST_WAIT_S * 2.0 ** min(attempts - 1, 99), _MAX_WAIT_S))  # noqa: S311
+    return max(wait_s, min(failure.retry_after_s or 0.0, _MOST_ASKED_S))
 
 
 AGE_S: Final = 30.0

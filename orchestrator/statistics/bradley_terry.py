@@ -74,7 +74,7 @@ def fit_bradley_terry(wins: Floats) -> BradleyTerryFit:
         raise StatisticsError("wins must be finite and not negative")
     anchored, outside = _place(wins > NEGLIGIBLE_SHARE * (wins + wins.T))
     within = np.where(anchored[:, None] & anchored, wins, 0.0)
-    fitted, residual, n_iterations = _newton(within, anchored)
+    fitted, residual, n_iterations = _maximum(within, anchored)
     # Newton leaves the common shift free.
     fitted -= fitted[anchored].sum() / max(int(anchored.sum()), 1)
     converged = residual <= _TOLERANCE
@@ -137,7 +137,7 @@ def _reach(edges: Bools) -> Bools:
     return reach
 
 
-def _newton(wins: Floats, anchored: Bools) -> tuple[Floats, float, int]:
+def _maximum(wins: Floats, anchored: Bools) -> tuple[Floats, float, int]:
     """Strengths (M,) up to a shift, the residual, and the steps taken.
 
     The residual is the largest |wins - expected wins| of a model, over its comparisons, before the

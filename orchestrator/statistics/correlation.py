@@ -86,7 +86,7 @@ def correlate(
     points = points_of((score, gold), prompts, ("score", "gold"), kind)
     if points.undefined:
         return _nothing(points)
-    return _estimated(_coefficient(points, 0, 1, kind), points, kind, confidence_level)
+    return _estimate(_coefficient(points, 0, 1, kind), points, kind, confidence_level)
 
 
 def partial_correlation(
@@ -115,7 +115,7 @@ def partial_correlation(
     left_out = _partial(*(leave_one_out(*pair, points.codes, kind) for pair in pairs))
     found = jackknifed(float(value), left_out)
     # The covariate takes a degree of freedom.
-    return _estimated(found, points, kind, confidence_level, n_strata=2)
+    return _estimate(found, points, kind, confidence_level, n_strata=2)
 
 
 def correlate_within(
@@ -146,7 +146,7 @@ def correlate_within(
             rows[name] = _nothing(points)
             continue
         one = _coefficient(points, 0, 1, kind)
-        rows[name] = _estimated(one, points, kind, confidence_level)
+        rows[name] = _estimate(one, points, kind, confidence_level)
         # Codes are places in a table of prompts, and there are no more prompts than points.
         errors[np.unique(codes[chosen & given])] += one.errors
         used |= chosen & given
@@ -184,7 +184,7 @@ def _coefficient(points: Points, one: int, two: int, kind: Kind) -> Jackknifed:
     return jackknifed(association(x, y, kind), leave_one_out(x, y, points.codes, kind))
 
 
-def _estimated(
+def _estimate(
     found: Jackknifed, points: Points, kind: Kind, level: float, n_strata: int = 1
 ) -> Correlation:
     one = found.estimate(JACKKNIFE, points.sizes, level, _SCALES[kind], n_strata)

@@ -11,6 +11,7 @@ alternatives have a form of their own.
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
@@ -18,6 +19,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
+from orchestrator.disk.paths import repair
 from orchestrator.errors import StoreError
 
 Words = NDArray[np.uint32]
@@ -34,7 +36,8 @@ _RAW_PREFIX: Final = bytes((_UNCHECKED, _RAW))
 _ZSTD_PREFIX: Final = bytes((_UNCHECKED, _ZSTD))
 # Compressed at once, which takes about as much memory again.
 _BYTES_AT_ONCE: Final = 4 << 20
-_REPAIR: Final = "`orchestrator runs repair RUN` keeps what is readable"
+REPAIR: Final = "`orchestrator runs repair RUN` keeps what is readable"
+"""The remedy of `damaged`, for a run that `located` names."""
 MOST_BYTES: Final = 64 << 20
 """The longest body of a record: no reply is longer. Longer ones are neither written nor read."""
 MOST_ARRAYS_BYTES: Final = 2 * MOST_BYTES
@@ -58,7 +61,13 @@ _zstd = _Zstd()
 
 def damaged(what: str, error: object) -> StoreError:
     """Return the error for content that is not as it was written, with the remedy."""
-    return StoreError(f"{what} damaged: {error}. {_REPAIR}")
+    return StoreError(f"{what} damaged: {error}. {REPAIR}")
+
+
+def located(error: StoreError, path: Path) -> StoreError:
+    """The same error of the store at `path`, which records do not know."""
+    said = str(error).replace(REPAIR, repair(path.parent))
+    return StoreError(said if str(path) in said else f"{path}: {said}")
 
 
 def seal(body: bytes) -> bytes:
@@ -164,7 +173,7 @@ def _checked_body(blob: bytes) -> memoryview:
     if blob[0] != VERSION:
         raise StoreError(
             f"a stored record has format {blob[0]}, this version reads {VERSION}: use the version "
-            f"that wrote the run. If there is none, the record is damaged: {_REPAIR}"
+            f"that wrote the run. If there is none, the record is damaged: {REPAIR}"
         )
     rest = _PREFIX_BYTES + _SUM_BYTES
     if blob[_PREFIX_BYTES:rest] != _sum(blob[1:2] + blob[rest:]):
@@ -199,13 +208,14 @@ def compressed(bodies: Sequence[bytes]) -> list[bytes]:
     frames: list[bytes] = []
     together: list[bytes | bytearray | memoryview] = []
     n_bytes = 0
-    for body in bodies:
+    for number, body in enumerate(bodies, 1):
         together.append(body)
         n_bytes += len(body)
-        if n_bytes >= _BYTES_AT_ONCE:
-            frames += _compressed_at_once(together)
+        if n_bytes >= _BYTES_AT_ONCE or number == len(bodies):
+            made = _zstd.compressor.multi_compress_to_buffer(together)
+            frames += [made[at].tobytes() for at in range(len(made))]
             together, n_bytes = [], 0
-    return frames + _compressed_at_once(together)
+    return frames
 
 
 def decompressed(frame: bytes, n_bytes: int) -> bytes:
@@ -238,13 +248,6 @@ def bytes_to_text(stored: bytes) -> str:
 def printable(text: str, max_characters: int) -> str:
     """A shortened text that any file or column can hold; lone surrogates become escapes."""
     return text[:max_characters].encode("utf-8", "backslashreplace").decode()
-
-
-def _compressed_at_once(bodies: list[bytes | bytearray | memoryview]) -> list[bytes]:
-    if not bodies:
-        return []
-    frames = _zstd.compressor.multi_compress_to_buffer(bodies)
-    return [frames[at].tobytes() for at in range(len(frames))]
 
 
 # Arrays blobs with alternatives: fewer bytes, bit for bit the same values.
@@ -299,7 +302,7 @@ def expand_alternatives(blob: bytes, n_bytes: int, top: Top) -> bytes:
     """
     n_distinct = int.from_bytes(blob[1:_HEAD_BYTES], "little")
     begin, shape = top
-    n, width = shape[0] * shape[1], _width(n_distinct)
+    n, width = shape[0] * shape[1], 1 + (n_distinct > _ONE_BYTE)
     n_rest = n_bytes // 4 - 2 * n
     n_list = n_distinct or n
     n_index = n * width if n_distinct else 0
@@ -343,13 +346,9 @@ def _coded(ids: Words) -> tuple[int, bytes]:
         index = np.argsort(by_place).astype(np.uint32)[index]
     gaps = listed.copy()
     gaps[1:] -= listed[:-1]
-    coded = np.empty(ids.size, f"<u{_width(n_distinct)}")
+    coded = np.empty(ids.size, f"<u{1 + (n_distinct > _ONE_BYTE)}")
     coded[placed.astype(np.uint32)] = index
     return n_distinct, _planes(gaps) + _planes(coded)
-
-
-def _width(n_distinct: int) -> int:
-    return 1 if n_distinct <= _ONE_BYTE else 2
 
 
 def _planes(values: NDArray[Any]) -> bytes:

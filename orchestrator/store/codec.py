@@ -119,14 +119,14 @@ _TAKE: Final[dict[str, Callable[[Any, list[bytes]], object]]] = {
     "features": _take_features,
 }
 # The value again, with its arrays cut from the blob.
-_GIVE: Final[dict[str, Callable[[Any, "_Cutter"], object]]] = {
+_GIVE: Final[dict[str, Callable[[Any, Callable[[str, tuple[int, ...]], NDArray[Any]]], object]]] = {
     "text": lambda stored, _: _text(stored),
     "doubles": lambda stored, _: struct.unpack(f"<{len(stored) // 8}d", stored),
-    "ints": lambda n, cut: cut.take("<i4", (n,)),
-    "floats": lambda n, cut: cut.take("<f4", (n,)),
-    "grid": lambda shape, cut: cut.take("<f4", shape),
-    "top": lambda shape, cut: TopLogprobs(cut.take("<i4", shape), cut.take("<f4", shape)),
-    "features": lambda stored, cut: {_text(name): cut.take("<f4", shape) for name, shape in stored},
+    "ints": lambda n, take: take("<i4", (n,)),
+    "floats": lambda n, take: take("<f4", (n,)),
+    "grid": lambda shape, take: take("<f4", shape),
+    "top": lambda shape, take: TopLogprobs(take("<i4", shape), take("<f4", shape)),
+    "features": lambda stored, take: {_text(name): take("<f4", shape) for name, shape in stored},
 }
 # How many four-byte values of an array the blob has.
 _SIZE: Final[dict[str, Callable[[Any], int]]] = {
@@ -207,11 +207,25 @@ def decode(head: bytes, arrays: bytes, key: bytes = b"") -> Outcome | Failure:
     if not isinstance(arrays, bytes):
         raise blobs.damaged("stored arrays are", "wrong type")
     blobs.check_belonging(head, key + arrays)
+    offset = 0
+
+    def take(dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        """Cut the next array of four-byte values."""
+        nonlocal offset
+        n = math.prod(shape)
+        taken = np.frombuffer(body, dtype, n, offset)
+        offset += 4 * n
+        return taken if len(shape) == 1 else taken.reshape(shape)
+
     try:
-        cut = _Cutter(arrays, *_sizes(known, values))
+        n_values, top = _sizes(known, values)
+        if top is not None and len(arrays) < 4 * n_values and arrays[:1] == _MARK:
+            body = blobs.expand_alternatives(arrays, 4 * n_values, top)
+        else:
+            body = blobs.expand_arrays(arrays, 4 * n_values)
         for at, give in known.give:
             if values[at] is not None:
-                values[at] = give(values[at], cut)
+                values[at] = give(values[at], take)
         if known.kind is Choice and values[1] is None:
             values[1] = values[0]
         outcome: Outcome | Failure = known.kind(*known.ordered((*values, *known.defaults)))
@@ -238,26 +252,6 @@ def _sizes(known: _Kind, values: Sequence[Any]) -> tuple[int, Top | None]:
             top = (n, values[at]) if at == known.top else top
             n += size(values[at])
     return n, top
-
-
-class _Cutter:
-    """Cuts an arrays blob of `n_values` four-byte values into its arrays, in order."""
-
-    __slots__ = ("_blob", "_offset")
-
-    def __init__(self, blob: bytes, n_values: int, top: Top | None) -> None:
-        n_bytes = 4 * n_values
-        if top is not None and len(blob) < n_bytes and blob[:1] == _MARK:
-            self._blob = blobs.expand_alternatives(blob, n_bytes, top)
-        else:
-            self._blob = blobs.expand_arrays(blob, n_bytes)
-        self._offset = 0
-
-    def take(self, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        n = math.prod(shape)
-        taken = np.frombuffer(self._blob, dtype, n, self._offset)
-        self._offset += 4 * n
-        return taken if len(shape) == 1 else taken.reshape(shape)
 
 
 def _little_endian(array: IntArray | FloatArray, dtype: type, ndim: int) -> bytes:

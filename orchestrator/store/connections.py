@@ -86,19 +86,19 @@ class Tables:
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Commit entries in one transaction, in order."""
-        with self._transaction():
+        with self.transaction():
             self._batches.write(entries)
         self.last_outcome = self._batches.n_outcomes
         self._recent.committed(self._batches.rows)
         self._is_moved = False
         if len(self._recent.rows) >= _KEYS_TOGETHER:
-            self._sort_keys()
-        self._look_after()
+            self.sort_keys()
+        self.look_after()
 
     def run(self, job: Callable[[sqlite3.Connection], object]) -> object:
         """The result of a job in a transaction of its own."""
         self._is_moved = False
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return job(connection)
 
     def rest(self) -> None:
@@ -137,7 +137,7 @@ class Tables:
     def close(self) -> None:
         """Move the write-ahead log into the file and close the connection."""
         try:
-            self._sort_keys()
+            self.sort_keys()
             # SQLite would, unless another process has the file open.
             self._connection.execute(f"PRAGMA busy_timeout={_CLOSE_WAIT_MS}")
             self._checkpoint("TRUNCATE")
@@ -154,19 +154,21 @@ class Tables:
             logger.debug("%s: %s", self._path, error)
         self._connection.close()
 
-    def _sort_keys(self) -> None:
+    def sort_keys(self) -> None:
+        """Sort the newest keys into their index."""
         if not self._recent.rows:
             return
         n = self.last_outcome
         turn = n // _KEYS_TOGETHER
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             sort_keys(connection, n, range(self._turn, turn), _KEYS_TOGETHER)
         self._turn = turn
         # The index has them from now on.
         self._recent.rows = {}
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that is done inside, or nothing of it, by who still owns the run."""
         with self._lock:
             self._check_owned()
             with schema.transaction(self._connection) as connection:
@@ -174,7 +176,8 @@ class Tables:
                 # The file server may have kept us waiting for minutes.
                 self._check_owned()
 
-    def _look_after(self) -> None:
+    def look_after(self) -> None:
+        """Shorten a long log, move what is committed into the file, publish a copy; when due."""
         wal_bytes = schema.file_size(schema.wal_path(self._path))
         if wal_bytes > WAL_WARNING_BYTES and not self._wal_is_long:
             logger.warning(
@@ -243,7 +246,7 @@ class Writer:
         self._error_met = False
         self.pending_bytes = 0
         # Daemon: a program that ends without closing must not hang. It loses what a kill loses.
-        self._thread = threading.Thread(target=self._loop, name="store-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
     def submit(self, entry: Entry) -> None:
@@ -254,7 +257,7 @@ class Writer:
         """
         with self._lock:
             self._check_open()
-            self._append(entry)
+            self._add(entry)
             if len(self._queue) in {1, COMMIT_RECORDS}:
                 self._work.notify()
 
@@ -267,7 +270,7 @@ class Writer:
         queued = _Job(job)
         with self._lock:
             self._check_open()
-            self._append(queued)
+            self._add(queued)
             self._wait_for(self._n_submitted)
         return cast("T", queued.result)
 
@@ -294,7 +297,7 @@ class Writer:
             if not self._error_met:
                 self._raise_error()
 
-    def _append(self, entry: Entry) -> None:
+    def _add(self, entry: Entry) -> None:
         self._queue.append(entry)
         self._n_submitted += 1
         self.pending_bytes += entry.n_bytes
@@ -316,8 +319,8 @@ class Writer:
             # A new one each time: a raised exception keeps the frames it went through.
             raise StoreError(str(self._error)) from self._error
 
-    def _loop(self) -> None:
-        while (batch := self._next_batch()) is not None:
+    def _run(self) -> None:
+        while (batch := self._next()) is not None:
             try:
                 if not batch:
                     self._tables.rest()
@@ -331,7 +334,7 @@ class Writer:
                 return
             self._end(batch, None)
 
-    def _next_batch(self) -> list[Entry] | None:
+    def _next(self) -> list[Entry] | None:
         """Return the entries to commit together; none when it is time to rest, None at the end."""
         with self._lock:
             patience = None if self._rests else CHECKPOINT_S

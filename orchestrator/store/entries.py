@@ -257,7 +257,7 @@ class Batches:
 
     def _add_units(self, entries: Sequence[UnitEntry]) -> None:
         """Put in units that are new at their position; others only if they may end once more."""
-        stored = self._stored(entries)
+        stored = self.stored(entries)
         new: dict[tuple[int, int], tuple[UnitEntry, bytes]] = {}
         n_ended: dict[int, int] = defaultdict(int)
         packed = blobs.shorten([entry.rows for entry in entries])
@@ -287,7 +287,7 @@ class Batches:
         for plan, n in n_ended.items():
             self._execute("UPDATE plan SET stamp=stamp+? WHERE id=?", (n, plan))
 
-    def _stored(self, entries: Sequence[UnitEntry]) -> dict[tuple[int, int], tuple[int, int]]:
+    def stored(self, entries: Sequence[UnitEntry]) -> dict[tuple[int, int], tuple[int, int]]:
         """Number and status of the units that stand at these places."""
         found: dict[tuple[int, int], tuple[int, int]] = {}
         for plan in {entry.plan for entry in entries}:

@@ -15,7 +15,8 @@ from typing import Any, Final
 from orchestrator.disk import files
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import blobs, codec, lookup, reading, schema, values
+from orchestrator.store import codec, lookup, reading, schema, values
+from orchestrator.store.blobs import located
 from orchestrator.store.codec import Packed
 from orchestrator.store.connections import Reader
 from orchestrator.store.entries import OutcomeEntry, tally_of
@@ -66,7 +67,7 @@ def check_ended(run: RunDirectory) -> None:
     owner = run.holder()
     if owner is None:
         return
-    status = run.read_status()
+    status = run.status()
     if owner.is_here or status is None or status.is_alive:
         raise RunDirectoryError(
             f"{run.path} is in use by {owner}: wait until it ends, or stop it; if it was killed, "
@@ -121,9 +122,7 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise schema.explain(path, error) from error
     except StoreError as error:
-        if str(path) in str(error):
-            raise
-        raise StoreError(f"{path}: {error}") from error
+        raise located(error, path) from error
 
 
 Lent = tuple[Outcome, OutcomeEntry]
@@ -173,12 +172,11 @@ class Lender:
         outcome = codec.decode(head, arrays, key)
         if isinstance(outcome, Failure):
             return None
-        packed = as_stored(outcome, head, arrays, key)
         if isinstance(outcome, Generation) and is_numbered(outcome):
             outcome = with_names(outcome, self.tokens())
         entry = OutcomeEntry(
-            key, 0, 0, server, 0, attempts, latency_s, at_ms, prompt_hash, packed, None,
-            tally_of(outcome, attempts, latency_s), None,
+            key, 0, 0, server, 0, attempts, latency_s, at_ms, prompt_hash, Packed(head, arrays),
+            None, tally_of(outcome, attempts, latency_s), None,
         )  # fmt: skip
         return outcome, entry
 
@@ -212,8 +210,3 @@ class Lender:
         # These last: a server is committed before what it answered.
         self._servers = reading.servers(query)
         return self._known
-
-
-def as_stored(outcome: Outcome | Failure, head: bytes, arrays: bytes, key: bytes) -> Packed:
-    """Two stored blobs as they are, or made anew where they are of the time before checksums."""
-    return Packed(head, arrays) if blobs.is_checked(head) else codec.encode(outcome, key)

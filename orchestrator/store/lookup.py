@@ -61,26 +61,21 @@ def sort_keys(connection: sqlite3.Connection, n: int, turns: range, n_batch: int
     """
     ((deepest,),) = connection.execute("SELECT ifnull(max(level), 0) FROM outcome_key_level")
     last = max(n_levels(n, n_batch), deepest)
+    size = _PREFIX_BYTES
     # The last level first: what moves out of one makes room for what moves in.
     for level in range(last, 0, -1):
+        n_slices = FAN_OUT**level
+        width = 256**size // n_slices
         for turn in turns:
-            part = (level, *_slice(level, turn))
+            first = turn % n_slices * width
+            # The first key of the slice, and the first one after it.
+            is_last = first + width == 256**size
+            after = _END if is_last else (first + width).to_bytes(size, "big")
+            part = (level, first.to_bytes(size, "big"), after)
             connection.execute(_MOVE if level == last else _MOVE_ON, part)
             connection.execute(_TAKE_OUT, part)
     connection.execute(_SORT_INTO_LEVEL if last else _SORT)
     connection.execute("DELETE FROM outcome_key_new")
-
-
-def _slice(level: int, turn: int) -> tuple[bytes, bytes]:
-    """Return the first key of a slice and the first one after it."""
-    n_slices = FAN_OUT**level
-    width = 256**_PREFIX_BYTES // n_slices
-    first = turn % n_slices * width
-    end = first + width
-    return (
-        first.to_bytes(_PREFIX_BYTES, "big"),
-        _END if end == 256**_PREFIX_BYTES else end.to_bytes(_PREFIX_BYTES, "big"),
-    )
 
 
 _LOADED_AT_ONCE: Final = 50_000
@@ -149,7 +144,7 @@ class KeyFilter:
         bit = int.from_bytes(key[:4], "little") & _MASK
         self._bits[bit >> 3] |= 1 << (bit & 7)
 
-    def add_all(self, keys: Sequence[bytes]) -> None:
+    def update(self, keys: Sequence[bytes]) -> None:
         """Add many keys."""
         firsts = np.frombuffer(b"".join([key[:4] for key in keys]), dtype="<u4") & _MASK
         marks = np.left_shift(1, firsts & 7).astype(np.uint8)
@@ -244,7 +239,7 @@ def known_keys(query: reading.Query) -> KeyFilter:
     for keys in chain([new], *levels, _in_order(query, _INDEXED_KEYS)):
         if {*map(type, keys)} - {bytes} or {*map(len, keys)} - {KEY_BYTES}:
             raise damaged("the index of outcomes is", "an entry is not a key")
-        known.add_all(keys)
+        known.update(keys)
         n_keys += len(keys)
     if n_keys < n_outcomes:
         raise damaged("the index of outcomes is", f"{n_keys:,} of {n_outcomes:,} keys")

@@ -169,7 +169,7 @@ def _take(path: Path, owner: Owner) -> None:
                 # A link fails where the name is taken, also on NFS, where O_EXCL may not.
                 path.hardlink_to(mine)
             except FileExistsError:
-                _remove_stale(path, mine)
+                _remove_if_stale(path, mine)
             else:
                 return
         raise _is_held(path, read_owner(path))
@@ -177,7 +177,7 @@ def _take(path: Path, owner: Owner) -> None:
         mine.unlink(missing_ok=True)
 
 
-def _remove_stale(path: Path, mine: Path) -> None:
+def _remove_if_stale(path: Path, mine: Path) -> None:
     found = read_owner(path)
     if found is not None and found.is_here:
         is_gone = not found.is_alive()

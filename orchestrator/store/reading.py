@@ -20,6 +20,7 @@ Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 T = TypeVar("T")
 
 _POSITIONS_AT_ONCE: Final = 50_000
+_ROWS_AT_ONCE: Final = 500
 
 _COUNTS: Final = """SELECT model.text, kind.text, cause.text, t.n, t.n_requests, t.n_attempts,
     t.n_prompt_tokens, t.n_cached_tokens, t.n_completion_tokens, t.latency_s FROM tally t
@@ -284,8 +285,8 @@ class Readings:
                     bitmap[position] = 1
         return bitmap
 
-    def iter_rows(self, plan_id: int, frame: str, *, batch: int = 500) -> Iterator[StoredUnit]:
-        """The units of a frame in the order of the plan, read `batch` at a time.
+    def iter_rows(self, plan_id: int, frame: str) -> Iterator[StoredUnit]:
+        """The units of a frame in the order of the plan, some hundred read at a time.
 
         Raises:
             StoreError: After the last, if a unit stands at two places, as only damage makes it.
@@ -294,7 +295,7 @@ class Readings:
         last = -1
         # Eight bytes a unit, where a set of them takes sixty.
         seen = array("q")
-        while found := query(_ROWS, (plan_id, last, frame, batch)):
+        while found := query(_ROWS, (plan_id, last, frame, _ROWS_AT_ONCE)):
             for position, unit, status, blob in found:
                 if type(status) is not int:
                     raise damaged("the status of a unit is", "no number")

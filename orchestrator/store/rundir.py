@@ -110,7 +110,7 @@ class RunDirectory:
         else:
             held = held_by_flock(path / _LOCK, owner)
         with held as directory.check_owned:
-            directory._prepare(mark)
+            directory.prepare(mark)
             yield directory
 
     @classmethod
@@ -132,7 +132,7 @@ class RunDirectory:
         """
         if _mark(path) is not None or not (path / STORE_NAME).exists():
             return []
-        _replace(path / _MARK, msgspec.json.encode(_guessed(path)), durable=True)
+        _write(path / _MARK, msgspec.json.encode(_guessed(path)), durable=True)
         return [f"rewrote {_MARK}, which was damaged or missing"]
 
     def server_log(self, model: str) -> Path:
@@ -150,17 +150,16 @@ class RunDirectory:
         Raises:
             StoreError: If it can't be written.
         """
-        number = max(self._revision_numbers(), default=0) + 1
-        _replace(self.revisions / f"{number}.yaml", text.encode(), durable=True)
+        last = self.last_revision
+        number = 1 if last is None else int(last.stem) + 1
+        _write(self.revisions / f"{number}.yaml", text.encode(), durable=True)
         return number
 
-    def last_revisions(self, n: int) -> list[Path]:
-        """The files of the last recipes that were run, at most `n`, the latest first."""
-        numbers = sorted(self._revision_numbers(), reverse=True)[:n]
-        return [self.revisions / f"{number}.yaml" for number in numbers]
-
-    def _revision_numbers(self) -> list[int]:
-        return [int(file.stem) for file in self.revisions.glob("*.yaml") if file.stem.isdecimal()]
+    @property
+    def last_revision(self) -> Path | None:
+        """The file of the last recipe that was run; None before the first."""
+        files = (file for file in self.revisions.glob("*.yaml") if file.stem.isdecimal())
+        return max(files, key=lambda file: int(file.stem), default=None)
 
     # -- status ------------------------------------------------------------------------------------
 
@@ -183,7 +182,7 @@ class RunDirectory:
         except UnicodeEncodeError:
             # Text of a model or server with lone surrogates, which JSON can escape.
             content = json.dumps(msgspec.to_builtins(status)).encode()
-        _replace(self.status_path, content, durable=False)
+        _write(self.status_path, content, durable=False)
 
     @property
     def last_outcome(self) -> int:
@@ -202,7 +201,7 @@ class RunDirectory:
         """
         status = self._status()
         if status.pop(_LAST_OUTCOME, None) is not None:
-            _replace(self.status_path, json.dumps(status).encode(), durable=True)
+            _write(self.status_path, json.dumps(status).encode(), durable=True)
 
     def _status(self) -> dict[str, Any]:
         try:
@@ -211,7 +210,7 @@ class RunDirectory:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def read_status(self) -> RunStatus | None:
+    def status(self) -> RunStatus | None:
         """Return the last status of the run; None if there is none that can be read."""
         try:
             found = self._status()
@@ -231,10 +230,10 @@ class RunDirectory:
             return None
         return owner
 
-    def _prepare(self, mark: _Mark) -> None:
+    def prepare(self, mark: _Mark) -> None:
         """Mark the folder as a run's and make those inside."""
         if not (self.path / _MARK).exists():
-            _replace(self.path / _MARK, msgspec.json.encode(mark), durable=True)
+            _write(self.path / _MARK, msgspec.json.encode(mark), durable=True)
         _read_mark(self.path)
         try:
             for folder in self._folders:
@@ -379,6 +378,6 @@ def _read_mark(path: Path) -> _Mark:
     return mark
 
 
-def _replace(path: Path, content: bytes, *, durable: bool) -> None:
+def _write(path: Path, content: bytes, *, durable: bool) -> None:
     with on_disk_error(f"{path} cannot be written", StoreError):
         files.write(path, content, durable=durable, own=True)

@@ -26,7 +26,8 @@ from orchestrator.columns import decoded, schema_fault
 from orchestrator.disk.files import sync_folder
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError, on_disk_error
 from orchestrator.records import Failure
-from orchestrator.store import codec, interning, reading, schema, values
+from orchestrator.store import blobs, codec, interning, reading, schema, values
+from orchestrator.store.codec import Packed
 from orchestrator.store.connections import Tables
 from orchestrator.store.entries import (
     FRAMES,
@@ -41,7 +42,6 @@ from orchestrator.store.entries import (
     failure_entry,
     tally_of,
 )
-from orchestrator.store.lending import as_stored
 from orchestrator.store.lookup import Recent
 from orchestrator.store.values import decode_rows
 
@@ -125,7 +125,7 @@ def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
             )
         if is_whole:
             return Salvaged(dict(kept), {}, 0, None)
-        aside = _put_in_place(path, target)
+        aside = put_in_place(path, target)
     finally:
         # On a full disk, what is left of a new store takes room too.
         _remove(copy)
@@ -201,12 +201,12 @@ class _Source:
             if any(self._connection.execute(sql).fetchone()[0] for sql in _FAULTS):
                 return False
             schema.check_objects(self._connection, self._path)
-            reading.check(self._query, self._path)
+            reading.check(self.query, self._path)
             meta = self.meta()
             if values.faulty(meta) or _right_values(meta)[1]:
                 return False
             if FRAMES in meta:
-                reading.check_frames(self._query, msgspec.json.decode(meta[FRAMES], type=dict))
+                reading.check_frames(self.query, msgspec.json.decode(meta[FRAMES], type=dict))
             for (rows,) in self._connection.execute("SELECT rows FROM unit"):
                 decode_rows(rows)
             for (provenance,) in self._connection.execute("SELECT provenance FROM server"):
@@ -217,7 +217,8 @@ class _Source:
             return False
         return True
 
-    def _query(self, sql: str, given: Sequence[object]) -> list[tuple[object, ...]]:
+    def query(self, sql: str, given: Sequence[object]) -> list[tuple[object, ...]]:
+        """Return the rows of a statement."""
         return self._connection.execute(sql, given).fetchall()
 
     def _last(self, table: str) -> int:
@@ -240,7 +241,7 @@ def _open_copy(path: Path, copy: Path) -> tuple[sqlite3.Connection, bool]:
                 shutil.copyfile(
                     original, copy.with_name(original.name.replace(path.name, copy.name))
                 )
-        _fill_up(copy)
+        _fill(copy)
         was_restored = restore(copy)
         return schema.connect_damaged(copy), was_restored
     except OSError as error:
@@ -252,7 +253,7 @@ def _open_copy(path: Path, copy: Path) -> tuple[sqlite3.Connection, bool]:
         raise StoreError(f"{said}. None of it can be read; start again with --fresh") from error
 
 
-def _fill_up(path: Path) -> None:
+def _fill(path: Path) -> None:
     """Make a file that was cut as long as it says, without which SQLite reads nothing of it."""
     with path.open("r+b") as file:
         header = file.read(_HEADER_BYTES)
@@ -344,12 +345,12 @@ def _checked(key: bytes, row: list[Any], names: dict[int, str]) -> OutcomeEntry 
     kind, model, server, cause, attempts, latency_s, at_ms, prompt_hash = stated
     try:
         outcome = codec.decode(head, arrays, key)
-        packed = as_stored(outcome, head, arrays, key)
+        packed = Packed(head, arrays)
         failure = None
         if isinstance(outcome, Failure):
             numbers = {text: number for number, text in names.items()}
             failure = failure_entry(numbers.__getitem__, key, names[model], outcome)
-        if {kind, model, cause} <= names.keys():
+        if {kind, model, cause} <= names.keys() and blobs.is_checked(head):
             return OutcomeEntry(
                 key, kind, model, server, cause, attempts, latency_s, at_ms, prompt_hash, packed,
                 None, tally_of(outcome, attempts, latency_s), failure,
@@ -362,7 +363,17 @@ def _checked(key: bytes, row: list[Any], names: dict[int, str]) -> OutcomeEntry 
 def _right_values(found: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """The values of a run that are as they were written, and the keys of the others."""
     faulty = set(values.faulty(found)) - {values.CHECKSUMS}
-    faulty |= {key for key, value in found.items() if not _is_meta(key, value)}
+    for key, value in found.items():
+        try:
+            # What a run says of its frames is held to more: their names become names of files.
+            if key == FRAMES:
+                schemas = msgspec.json.decode(value, type=dict[str, dict[str, str]])
+                is_right = schema_fault(schemas) is None
+            else:
+                is_right = not value.startswith("{") or isinstance(msgspec.json.decode(value), dict)
+        except (msgspec.MsgspecError, RecursionError):
+            is_right = False
+        faulty |= set() if is_right else {key}
     right = {key: found[key] for key in found.keys() - faulty - {values.CHECKSUMS}}
     try:
         # The roles of columns, where a run keeps any, fit the columns of its frames.
@@ -374,20 +385,7 @@ def _right_values(found: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, 
     return right, tuple(sorted(faulty))
 
 
-def _is_meta(key: str, value: str) -> bool:
-    """Return True if a value that begins like JSON is JSON: others have no form to be held to.
-
-    What a run says of its frames is held to more: their names become names of files.
-    """
-    try:
-        if key == FRAMES:
-            return schema_fault(msgspec.json.decode(value, type=dict[str, dict[str, str]])) is None
-        return not value.startswith("{") or isinstance(msgspec.json.decode(value), dict)
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-
-
-def _put_in_place(path: Path, target: Path) -> Path:
+def put_in_place(path: Path, target: Path) -> Path:
     """Give the new store the old one's name, and the old one another, with its log."""
     number = 1
     while (aside := path.with_suffix(f".damaged-{number}.sqlite")).exists():

@@ -128,8 +128,7 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
         connection.execute("PRAGMA cache_spill=OFF")
         if is_new:
             _create(connection)
-        check_objects(connection, path)
-        check_values(connection, path)
+        check_store(connection, path)
         sync_folder(path.parent)
     except sqlite3.Error as error:
         connection.close()
@@ -274,9 +273,17 @@ def check_store(connection: sqlite3.Connection, path: Path, *, whole: bool = Tru
     """
     if _check(connection, path):
         raise RunDirectoryError(f"{path} is empty: no run has been started there")
-    if whole:
-        check_objects(connection, path)
-        check_values(connection, path)
+    if not whole:
+        return
+    check_objects(connection, path)
+    # SQLite takes any type in any column, and what has no checksum is not looked at again.
+    for table in _SHORT:
+        ((n_wrong,),) = connection.execute(_WRONG_TYPES[table]).fetchall()
+        if n_wrong:
+            raise damaged_file(path, f"{n_wrong:,} rows of {table} have values of another type")
+    ((n_current,),) = connection.execute("SELECT count(*) FROM plan WHERE current").fetchall()
+    if n_current > 1:
+        raise damaged_file(path, f"{n_current:,} plans are the one that was opened last")
 
 
 def connect_damaged(path: Path) -> sqlite3.Connection:
@@ -355,23 +362,6 @@ def check_objects(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(
             f"{path} lacks the table {min(missing)}: the file is damaged. {repair(path.parent)}"
         )
-
-
-def check_values(connection: sqlite3.Connection, path: Path) -> None:
-    """See that the short tables hold values of their columns' types, and one plan is the last.
-
-    SQLite takes any type in any column, and what has no checksum is not looked at again.
-
-    Raises:
-        StoreError: If they do not.
-    """
-    for table in _SHORT:
-        ((n_wrong,),) = connection.execute(_WRONG_TYPES[table]).fetchall()
-        if n_wrong:
-            raise damaged_file(path, f"{n_wrong:,} rows of {table} have values of another type")
-    ((n_current,),) = connection.execute("SELECT count(*) FROM plan WHERE current").fetchall()
-    if n_current > 1:
-        raise damaged_file(path, f"{n_current:,} plans are the one that was opened last")
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> bool:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from orchestrator.backend import Provenance
 from orchestrator.errors import OrchestratorError, StoreError
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import codec, lookup, reading, schema, values
+from orchestrator.store import blobs, codec, lookup, reading, schema, values
 from orchestrator.store.connections import Reader, Tables, Writer
 from orchestrator.store.entries import (
     Entry,
@@ -61,9 +61,9 @@ class Store(Readings):
         shared = tables if tables is not None and tables.is_exclusive else None
         self._reader = Reader(path, shared, at_once=tables is None)
         self._query = self._reader.query
-        self._names = Names(self._query, self._submit)
-        self.servers = Servers(self._query, self._submit)
-        self.vocabulary = Vocabulary(self._query, self._submit)
+        self._names = Names(self._query, self.submit)
+        self.servers = Servers(self._query, self.submit)
+        self.vocabulary = Vocabulary(self._query, self.submit)
         self._meta = values.read(self._query)
         # Others may write while this one only reads, so nothing is known without asking.
         self._held = None if tables is None else Held(self._query, recent)
@@ -115,6 +115,8 @@ class Store(Readings):
         # The first error is what matters; that of closing would hide it.
         with nullcontext() if kind is None else suppress(StoreError):
             self.close()
+        if isinstance(error, StoreError) and blobs.REPAIR in str(error):
+            raise blobs.located(error, self.path) from error
 
     def close(self) -> None:
         """Write what is pending and close the file. May be called twice.
@@ -212,7 +214,7 @@ class Store(Readings):
         Raises:
             StoreError: If an earlier write failed.
         """
-        self._submit(failure_entry(self._names.number, key, model, failure))
+        self.submit(failure_entry(self._names.number, key, model, failure))
 
     # -- servers -----------------------------------------------------------------------------------
 
@@ -246,7 +248,7 @@ class Store(Readings):
             StoreError: If an earlier write failed.
         """
         if self._meta.get(key) != value:
-            self._submit(MetaEntry(key, value))
+            self.submit(MetaEntry(key, value))
             self._meta[key] = value
 
     def get_meta(self, key: str) -> str | None:
@@ -310,7 +312,7 @@ class Store(Readings):
             StoreError: If a value can't be stored, or an earlier write failed.
         """
         names = self._names.number(frame), self._names.number(cause)
-        self._submit(UnitEntry(unit_hash, plan_id, position, status, *names, pack_rows(rows)))
+        self.submit(UnitEntry(unit_hash, plan_id, position, status, *names, pack_rows(rows)))
 
     # -- the file ----------------------------------------------------------------------------------
 
@@ -356,7 +358,8 @@ class Store(Readings):
     def _put(self, entry: OutcomeEntry) -> None:
         # Visible before it is queued: the writer forgets it once it is committed.
         if self._held is None or self._held.add(entry):
-            self._submit(entry)
+            self.submit(entry)
 
-    def _submit(self, entry: Entry) -> None:
+    def submit(self, entry: Entry) -> None:
+        """Queue an entry for the writer's thread."""
         self._writing().submit(entry)

@@ -18,6 +18,7 @@ from orchestrator.store.blobs import damaged
 
 CHECKSUMS: Final = "checksums"
 """The key of the row that holds the checksums of the others."""
+_DIFFERS: Final = "its checksum differs"
 _PUT: Final = "INSERT OR REPLACE INTO meta VALUES (?,?)"
 
 
@@ -29,7 +30,7 @@ def read(query: Callable[[str, Sequence[object]], list[tuple[Any, ...]]]) -> dic
     """
     found: dict[str, str] = dict(query("SELECT key, value FROM meta", ()))
     for key in faulty(found):
-        raise _damaged(key)
+        raise damaged(f"the value {key!r} of the run is", _DIFFERS)
     found.pop(CHECKSUMS, None)
     return found
 
@@ -47,7 +48,7 @@ def put(connection: sqlite3.Connection, values: Mapping[str, str]) -> None:
     else:
         known = _sums(row[0])
     if known is None:
-        raise _damaged(CHECKSUMS)
+        raise damaged(f"the value {CHECKSUMS!r} of the run is", _DIFFERS)
     sums = msgspec.json.encode(known | {key: _sum(value) for key, value in values.items()}).decode()
     connection.executemany(_PUT, {**values, CHECKSUMS: f"{_sum(sums)} {sums}"}.items())
 
@@ -74,10 +75,6 @@ def _sums(row: str) -> dict[str, str] | None:
         return msgspec.json.decode(text, type=dict[str, str]) if said == _sum(text) else None
     except msgspec.MsgspecError:
         return None
-
-
-def _damaged(key: str) -> StoreError:
-    return damaged(f"the value {key!r} of the run is", "its checksum differs")
 
 
 def _sum(value: str) -> str:
@@ -197,7 +194,7 @@ def decode_rows(blob: bytes) -> list[tuple[object, ...]]:
         raise blobs.damaged("stored rows are", error) from error
 
 
-def _plain_value(value: object) -> object:
+def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"values of type {type(value).__name__} are not storable")
@@ -221,5 +218,5 @@ def _ext_to_text(code: int, data: memoryview) -> str:
     return blobs.bytes_to_text(bytes(data))
 
 
-_encode = msgspec.msgpack.Encoder(enc_hook=_plain_value).encode
+_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 _decode = msgspec.msgpack.Decoder(list[tuple[Any, ...]], ext_hook=_ext_to_text).decode

@@ -74,8 +74,6 @@ class AnswersSummary(Summary[MethodSettings]):
                     plain_mean(good["finish_reason"] == "length"),
                 ]
             )
-        if not rows:
-            return []
         notes = [
             "intervals: Gaffke's test of a bounded mean, clustered by prompt; log-probabilities "
             "are means over answers"
@@ -110,8 +108,6 @@ class ConsistencySummary(Summary[MethodSettings]):
     def summarise(self, context: Context) -> list[Table]:
         """One line a model and further answer, as in Table 1."""
         rows = context.rows
-        if rows.is_empty():
-            return []
         good, level = good_rows(rows), context.confidence_level
         lines: list[list[Cell]] = [
             [
@@ -147,8 +143,6 @@ class SamplesSummary(Summary[MethodSettings]):
 
     def summarise(self, context: Context) -> list[Table]:
         """One line a model: level, variance within a question, repeated texts; then the curves."""
-        if context.rows.is_empty():
-            return []
         # Different texts to a question are told apart by their hashes.
         rows = numbered(context, _READS, text=pl.col("text").hash())
         good, level = good_rows(rows), context.confidence_level

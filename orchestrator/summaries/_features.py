@@ -77,8 +77,6 @@ class GlassBoxSummary(Summary[glass_box.Config]):
     def summarise(self, context: Context) -> list[Table]:
         """The features, then the answers that they were read off."""
         config = self.config
-        if context.rows.is_empty():
-            return []
         oriented = glass_box.GlassBox(config).scores
         bounds = [name for name in _BOUNDS if "bounds" in config.groups]
         if config.vocabulary_size is None:
@@ -146,14 +144,10 @@ class ConfidenceSummary(Summary[confidence.Config]):
 
     reads_alone = True
     reads = ("status",)
-    section = "Confidence"
-    section_order = 2
 
     def summarise(self, context: Context) -> list[Table]:
         """The measures, then the answers, lists and samples that they were read off."""
         config = self.config
-        if context.rows.is_empty():
-            return []
         more = ("n_short", "p_true_coverage", "n_meanings")
         rows = numbered(context, (*_READS, *more))
         measures = means_by_model(context, rows, confidence.Confidence(config).scores)

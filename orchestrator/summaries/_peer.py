@@ -17,7 +17,7 @@ from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.means import clustered_share
 from orchestrator.statistics.prompt_sums import PromptSums, summing
-from orchestrator.statistics.resampling import JACKKNIFE, jackknife_sums
+from orchestrator.statistics.resampling import JACKKNIFE, jackknife_sums, mean_of_sums
 from orchestrator.tables import counted_words, measured
 
 _CHUNK_ROWS: Final = 2**19
@@ -228,11 +228,9 @@ def _difference(parts: Floats, confidence_level: float) -> Measured:
     if not n or not np.all(parts[:, 1::2].sum(axis=0) > 0):
         return Measured(None, n=n, why="no such votes")
 
-    def shares(sums: Floats) -> Floats:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(sums[:, 0] / sums[:, 1] - sums[:, 2] / sums[:, 3], np.float64)
-
-    found = jackknife_sums(parts, shares)
+    found = jackknife_sums(
+        parts, lambda sums: mean_of_sums(sums[:, [1, 0]]) - mean_of_sums(sums[:, [3, 2]])
+    )
     sizes = parts[:, 1::2].sum(axis=1)
     return measured(found.estimate(JACKKNIFE, sizes, confidence_level), with_n=True)
 

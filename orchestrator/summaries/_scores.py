@@ -61,8 +61,6 @@ class PointwiseRatingSummary(Summary[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """Mean scores; then win rates and ratings by every estimator, for each judge."""
-        if context.rows.is_empty():
-            return []
         told = numbered(context, _READS)
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []

@@ -87,19 +87,18 @@ class VerdictsSummary(Summary[HarnessSettings]):
     def summarise(self, context: Context) -> list[Table]:
         """Return ratings, or wins and pairs."""
         title, notes = _TITLES.get(context.own.kind, (context.name, ()))
-        tables = winner_tables if self.config.pairwise else rating_tables
-        return [
-            msgspec.structs.replace(table, notes=(*notes, *table.notes))
-            for table in tables(context, title)
-        ]
+        if self.config.pairwise:
+            # Wins, ties and losses of each model and of each pair, and how far both orders agree.
+            good = context.rows.filter(OK & pl.col("winner").is_not_null())
+            tables = [_models(context, title), _pairs(context, title, good)]
+        else:
+            tables = rating_tables(context, title)
+        return [msgspec.structs.replace(one, notes=(*notes, *one.notes)) for one in tables]
 
 
 def rating_tables(context: Context, title: str) -> list[Table]:
     """Mean rating of each model with its interval, by turn and by category where there are any."""
-    rows = context.rows
-    if rows.is_empty():
-        return []
-    good = rows.filter(OK & _RATED)
+    good = context.rows.filter(OK & _RATED)
     tables = [_ratings(context, title)]
     if good["category"].n_unique() > 1:
         tables.append(_categories(context, title, good))
@@ -163,15 +162,6 @@ def _categories(context: Context, title: str, good: pl.DataFrame) -> Table:
     return make_table(
         f"{context.own.kind}.categories", f"{title}: ratings by category", columns, lines
     )
-
-
-def winner_tables(context: Context, title: str) -> list[Table]:
-    """Wins, ties and losses of each model and of each pair, and how far both orders agree."""
-    rows = context.rows
-    if rows.is_empty():
-        return []
-    good = rows.filter(OK & pl.col("winner").is_not_null())
-    return [_models(context, title), _pairs(context, title, good)]
 
 
 def _models(context: Context, title: str) -> Table:

@@ -164,11 +164,9 @@ class AlpacaEvalSummary(Summary[Config]):
     def summarise(self, context: Context) -> list[Table]:
         """Win rates, one line a model and judge; then the lengths that go with them."""
         rows = context.rows
-        if rows.is_empty():
-            return []
         controlled = _controls(context, self.config.length_control)
         if isinstance(controlled, Difficulties):
-            named = context.categories_of(context.own, ("item",))
+            named = context.rows_of(context.own, ("item",), as_categories=True)
             rows = rows.with_columns(name=named["item"])
         lines: list[list[Cell]] = []
         lengths: list[list[Cell]] = []

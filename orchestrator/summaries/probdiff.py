@@ -177,8 +177,6 @@ class ProbDiffSummary(Summary[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """The models, thresholds, categories, pairs of models, and the rewritings."""
-        if context.rows.is_empty():
-            return []
         rows = numbered(context, _READS)
         good = good_rows(rows)
         found = found_by_model(self.config, good, context.confidence_level)
@@ -204,8 +202,6 @@ class ProbDiffSummary(Summary[Config]):
 
     def figures(self, context: Context) -> list[Figure]:
         """The distribution of d, and confidence at any threshold."""
-        if context.rows.is_empty():
-            return []
         good = good_rows(numbered(context, ("item", "model", "status", "d", "unchanged")))
         known = good.filter(pl.col("d").is_finite())
         if known.is_empty():

@@ -55,8 +55,6 @@ class RubricSummary(Summary[Config]):
 
     def summarise(self, context: Context) -> list[Table]:
         """Tabulate scores, criteria and correlations; then win rates and ratings."""
-        if context.rows.is_empty():
-            return []
         names = [one.name for one in self.config.criteria]
         n_read = pl.col("criteria_mean").list.len()
         rows = numbered(context, _READS, is_asked=n_read > len(names))

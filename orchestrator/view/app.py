@@ -24,9 +24,9 @@ from orchestrator.report.export import frame_text
 from orchestrator.report.text import page_line, safe_block
 from orchestrator.runner.results.notes import Note, add_note
 from orchestrator.view.answers import named
-from orchestrator.view.item import MAX_TEXT, item_page
+from orchestrator.view.item import MAX_TEXT, page
 from orchestrator.view.items import CHANGE, Items, Rows, Wanted
-from orchestrator.view.labelling import Desk
+from orchestrator.view.labelling import Sheet
 from orchestrator.view.library import Library, Snapshot, compared
 
 _EXPORTS: Final = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
@@ -95,7 +95,7 @@ _JSON: Final = "application/json"
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-def make_app(library: Library, desk: Desk | None = None) -> Starlette:
+def make_app(library: Library, desk: Sheet | None = None) -> Starlette:
     """The application, to be put behind a `Guard`; with a desk for labels where one is given."""
     api = Api(library, desk)
     routes = [
@@ -127,7 +127,7 @@ def make_app(library: Library, desk: Desk | None = None) -> Starlette:
 class Api:
     """The requests of the page; each is answered in a thread of its own."""
 
-    def __init__(self, library: Library, desk: Desk | None = None) -> None:
+    def __init__(self, library: Library, desk: Sheet | None = None) -> None:
         self._library = library
         self._desk = desk
 
@@ -164,12 +164,12 @@ class Api:
                 add_note(snapshot.result.path, msgspec.convert(said | about, Note))
             except msgspec.ValidationError as error:
                 raise UsageError(f"this is no note: {error}") from error
-            return {"notes": _shown_notes(snapshot.notes(), [about["item"]])}
+            return {"notes": _notes(snapshot.notes(), [about["item"]])}
 
         return await _written_by(request, dict[str, str | int], _MOST_NOTE_BYTES, write)
 
     @property
-    def sheet(self) -> Desk:
+    def sheet(self) -> Sheet:
         """The sheet that is labelled."""
         if self._desk is None:
             raise UsageError(
@@ -189,14 +189,14 @@ class Api:
         first, most = _number(request, "offset", 0), _number(request, "limit", 100)
         answers = snapshot.answers
         rows_shown = rows[first : first + min(most, _MOST)]
-        page, scale = items.page(rows_shown), []
+        listed, scale = items.page(rows_shown), []
         notes = snapshot.notes()
-        shown = _shown_notes(notes, items.keys[rows_shown].to_list())
-        for row in page:
+        shown = _notes(notes, items.keys[rows_shown].to_list())
+        for row in listed:
             row["notes"] = [one for one in shown if one["item"] == row["name"]]
         if "answers" in request.query_params:
             by = named(request.query_params.get("by", ""), answers.by) or next(iter(answers.by), "")
-            for row, cells in zip(page, answers.page(rows_shown, by), strict=False):
+            for row, cells in zip(listed, answers.page(rows_shown, by), strict=False):
                 row["answers"] = cells
             scale = answers.scale(by)
         snapshot.prepare_search()
@@ -204,7 +204,7 @@ class Api:
             "version": snapshot.version,
             "total": len(rows),
             "of": len(items.table),
-            "rows": page,
+            "rows": listed,
             "measures": items.measures,
             "counts": items.counts,
             "categories": items.categories,
@@ -219,16 +219,16 @@ class Api:
         snapshot, index = self._item_of(request)
         _, rows = selected(self._library, snapshot, _wanted(request))
         between = request.query_params.getlist("between")
-        page = item_page(snapshot.result.frames, snapshot.items.keys[index], between)
+        shown = page(snapshot.result.frames, snapshot.items.keys[index], between)
         return {
             "version": snapshot.version,
             "index": index,
             "measures": snapshot.items.measures,
             "values": snapshot.items.page(np.array([index], dtype=np.int64))[0],
             "around": _around(rows, index),
-            "notes": _shown_notes(snapshot.notes(), [snapshot.items.keys[index]]),
-            **page,
-            "matrices": snapshot.answers.between(index) if page["is_many"] else [],
+            "notes": _notes(snapshot.notes(), [snapshot.items.keys[index]]),
+            **shown,
+            "matrices": snapshot.answers.between(index) if shown["is_many"] else [],
         }
 
     def trace(self, request: Request) -> object:
@@ -343,7 +343,7 @@ async def _written_by(
     return response
 
 
-def _shown_notes(notes: pl.DataFrame, items: Sequence[str]) -> list[dict[str, object]]:
+def _notes(notes: pl.DataFrame, items: Sequence[str]) -> list[dict[str, object]]:
     return [
         {
             "item": page_line(row["item"]),

@@ -40,7 +40,7 @@ _MOST_DRAWN: Final = 12
 Row = Mapping[str, Any]
 
 
-def item_page(frames: FrameFiles, key: str, between: Collection[str] = ()) -> dict[str, Any]:
+def page(frames: FrameFiles, key: str, between: Collection[str] = ()) -> dict[str, Any]:
     """Return the rows of all frames about an item.
 
     Of many judgments, which `is_many` says, only those `between` two models are there.
@@ -50,13 +50,21 @@ def item_page(frames: FrameFiles, key: str, between: Collection[str] = ()) -> di
     others = []
     roles = roles_in(frames)
     for name in frames:
-        what, columns = _section(roles.get(name, RowRoles()))
+        role = roles.get(name, RowRoles())
+        ranked = role.pairs if role.pairs and role.pairs.ranked and role.pairs.verdicts else None
+        sections = {
+            "answers": role.answers, "judgments": ranked, "rewritings": role.rewriting,
+            "scores": role.distribution,
+        }  # fmt: skip
+        known = ((what, one.columns()) for what, one in sections.items() if one is not None)
+        # Where the rows are a table like any other, none.
+        what, columns = next(known, ("", {}))
         found = _rows(frames, name, key) if name != ITEMS else []
         if what != "judgments":
             del found[_MAX_ROWS:]
         if found and what and columns.get(_SECTIONS[what].needed) in found[0]:
             shown[what] += [
-                {**row, **{known: row.get(column) for known, column in columns.items()}}
+                {**row, **{as_known: row.get(column) for as_known, column in columns.items()}}
                 for row in found
             ]
         elif found:
@@ -91,23 +99,6 @@ def _rows(frames: FrameFiles, name: str, key: str) -> list[dict[str, object]]:
     if "item" not in scan.collect_schema():
         return []
     return scan.filter(pl.col("item") == key).collect().to_dicts()
-
-
-def _section(roles: RowRoles) -> tuple[str, dict[str, str]]:
-    """Return the section of a page that shows rows, and their columns by the names it knows.
-
-    The section is empty where the rows are a table like any other.
-    """
-    pairs = roles.pairs
-    if roles.answers is not None:
-        return "answers", roles.answers.columns()
-    if pairs is not None and pairs.ranked and pairs.verdicts:
-        return "judgments", pairs.columns()
-    if roles.rewriting is not None:
-        return "rewritings", roles.rewriting.columns()
-    if roles.distribution is not None:
-        return "scores", roles.distribution.columns()
-    return "", {}
 
 
 def _about(item: Row, answers: Sequence[Row]) -> dict[str, object]:
@@ -222,7 +213,7 @@ _MAX_PIECE: Final = 200
 Data = dict[str, Any]
 
 
-def traced(units: Sequence[Unit], speller: Speller) -> Data:
+def trace(units: Sequence[Unit], speller: Speller) -> Data:
     """Return the requests of an item's units; equal requests are listed once."""
     numbers: dict[AnyAsk, int] = {}
     asks: list[Data] = []
@@ -274,7 +265,7 @@ def _asked(ask: AnyAsk, outcome: Outcome | Failure, speller: Speller) -> Data:
         return {**found, "failed": page_line(f"{outcome.cause}: {outcome.message}")}
     match ask, outcome:
         case GenerateAsk(), Generation():
-            found |= _generated(ask, outcome, speller)
+            found |= _drawn(ask, outcome, speller)
         case ScoreAsk(), Scored():
             found |= _scored(ask, outcome, speller)
         case ChooseAsk(), Choice():
@@ -310,7 +301,7 @@ def _asked(ask: AnyAsk, outcome: Outcome | Failure, speller: Speller) -> Data:
     return found
 
 
-def _generated(ask: GenerateAsk, made: Generation, speller: Speller) -> Data:
+def _drawn(ask: GenerateAsk, made: Generation, speller: Speller) -> Data:
     sampling = ask.sampling
     return {
         "turn": ask.turn,

@@ -18,7 +18,7 @@ from orchestrator.columns import ITEMS, PairColumns, score_words
 from orchestrator.contracts.context import Source, renamed, roles_in, there
 from orchestrator.disk import columnar
 from orchestrator.errors import UsageError
-from orchestrator.frames import FrameFiles
+from orchestrator.frames import FrameFiles, columns_of, names_of
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.report.html.shell import terms
 from orchestrator.report.text import page_line
@@ -318,7 +318,7 @@ def build(frames: FrameFiles, sources: Sequence[Source]) -> Items:
     for key, title, needed, test in _COUNTED:
         parts = [pl.DataFrame(schema={"item": pl.String, key: pl.UInt32})]
         for name in frames:
-            if {"item", needed} <= {*frames.names(name)}:
+            if {"item", needed} <= {*names_of(frames, name)}:
                 counted = frames.scan(name).filter(test).group_by("item")
                 parts.append(counted.agg(pl.len().alias(key)).collect())
         counts = pl.concat(parts).group_by("item").agg(pl.col(key).sum())
@@ -370,7 +370,7 @@ def _measured(
             yield _of_scores(frames, source)
     # Methods whose code is not there, or may not run.
     for frame in pairs.keys() - {source.frame for source in sources}:
-        methods = frames.columns(frame, ("method",))
+        methods = columns_of(frames, frame, ("method",))
         for name in methods["method"].unique(maintain_order=True) if methods.width else ():
             yield _of_pairs(frames, frame, pairs[frame], name)
 
@@ -405,7 +405,7 @@ def _of_pairs(
 
 def _good(frames: FrameFiles, frame: str, method: str, columns: Iterable[str]) -> pl.DataFrame:
     """Columns of the rows of a method that did not fail, with their items."""
-    rows = frames.columns(frame, list(dict.fromkeys(("method", "item", "status", *columns))))
+    rows = columns_of(frames, frame, list(dict.fromkeys(("method", "item", "status", *columns))))
     if rows.is_empty() or "item" not in rows.columns:
         return pl.DataFrame()
     return rows.filter((pl.col("method") == method) & (pl.col("status") == "ok"))

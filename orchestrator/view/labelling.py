@@ -21,7 +21,7 @@ _MOST_CHARACTERS: Final = 30
 _TEXTS: Final = ("answer", "answer_1", "answer_2")
 
 
-class Desk:
+class Sheet:
     """A sheet that one person labels.
 
     The key file lies beside it.

@@ -32,7 +32,7 @@ from orchestrator.runner.results.requests import Replay
 from orchestrator.runner.results.stored import units_left
 from orchestrator.store import RunDirectory, Store
 from orchestrator.view.answers import Answers
-from orchestrator.view.item import traced
+from orchestrator.view.item import trace
 from orchestrator.view.items import Items, Texts, build, write_texts
 
 # What a browser takes to show the first items, and nothing should take from it.
@@ -133,7 +133,7 @@ class Snapshot:
             return {"units": [], "asks": [], "why": page_line(str(error))}
         # A plan keeps the last items that it read, and is used by one thread at a time.
         with self._replaying:
-            return traced(replay.units(index), replay.speller)
+            return trace(replay.units(index), replay.speller)
 
     @cached_property
     def _replay(self) -> Replay:
@@ -206,7 +206,7 @@ class Run:
         Raises:
             OrchestratorError: If it can't be read.
         """
-        said = RunDirectory.open(self.path).read_status()
+        said = RunDirectory.open(self.path).status()
         with Store.open(self.path / STORE_NAME, read_only=True) as store:
             mark, left = version(store), units_left(store)
         values = {} if said is None else said.values

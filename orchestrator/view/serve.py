@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode
@@ -26,7 +26,7 @@ from orchestrator.errors import UsageError, on_disk_error
 from orchestrator.report.text import safe_line, write_to
 from orchestrator.runner.servers.registry import state_folder
 from orchestrator.view.app import make_app
-from orchestrator.view.labelling import Desk
+from orchestrator.view.labelling import Sheet
 from orchestrator.view.library import Library
 
 # Access to the pages: only this machine's browser, after it has shown a token given to it.
@@ -131,15 +131,25 @@ class Guard:
         is_visit = headers.get("sec-fetch-mode", "navigate") == "navigate"
         # This server's own page would never send the first three
         host = headers.get("host", "")
-        port = _port_of(host)
-        if port is None:
+        # The port that the browser connected to.
+        found = _HOST.fullmatch(host)
+        port = int(found[1] or _HTTP_PORT) if found is not None else 0
+        if found is None or port > _MAX_PORT:
             return _refused(421, "unknown host name for this server")
+        # Cookies of all ports of a host are in one jar; several viewers may be forwarded to it.
+        cookie = f"orchestrator-view-{port}"
         path = scope["path"]
         is_writable = self._writes if path.startswith(LABELS) else _NOTES.fullmatch(path)
         is_write = bool(is_writable) and scope["method"] == "POST"
         if not is_write and scope["method"] not in {"GET", "HEAD"}:
             return _refused(405, "this server is read-only")
-        if is_write and not _is_own_write(headers, host):
+        # A form or script of another page can't send all this.
+        is_own = (
+            headers.get("origin") == f"http://{host}"
+            and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+            and headers.get("content-type") == "application/json"
+        )
+        if is_write and not is_own:
             return _refused(403, "requests from other pages are refused")
         is_ours = headers.get("sec-fetch-site", "none") in {"same-origin", "none"} or is_visit
         if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
@@ -153,10 +163,10 @@ class Guard:
         if TOKEN in query and scope["method"] == "GET" and self._door.exchange(query[TOKEN]):
             response = self._forward(path)
             response.set_cookie(
-                _cookie(port), self._door.session, httponly=True, samesite="strict", path="/"
+                cookie, self._door.session, httponly=True, samesite="strict", path="/"
             )
             return response
-        held = cookie_parser(headers.get("cookie", "")).get(_cookie(port), "")
+        held = cookie_parser(headers.get("cookie", "")).get(cookie, "")
         if secrets.compare_digest(held.encode(), self._door.session.encode()):
             # A link that was used before, opened again by who used it.
             return self._forward(path) if TOKEN in query else None
@@ -169,29 +179,6 @@ class Guard:
         # A redirect of a visit that another site began would not carry the new cookie.
         head = f'<meta http-equiv="refresh" content="0;url={path}">'
         return HTMLResponse(_PAGE.format(head=head, text=f'<a href="{path}">Continue</a>'))
-
-
-def _is_own_write(headers: Mapping[str, str], host: str) -> bool:
-    """Return True if our own page sent it: a form or script of another one can't send all this."""
-    return (
-        headers.get("origin") == f"http://{host}"
-        and headers.get("sec-fetch-site", "same-origin") == "same-origin"
-        and headers.get("content-type") == "application/json"
-    )
-
-
-def _port_of(host: str) -> int | None:
-    """Return the port that the browser connected to; None if the name is not this machine's."""
-    found = _HOST.fullmatch(host)
-    if found is None:
-        return None
-    port = int(found[1] or _HTTP_PORT)
-    return port if port <= _MAX_PORT else None
-
-
-def _cookie(port: int) -> str:
-    # Cookies of all ports of a host are in one jar; several viewers may be forwarded to it.
-    return f"orchestrator-view-{port}"
 
 
 def _refused(status: int, why: str) -> Response:
@@ -222,7 +209,7 @@ def serve(
         UsageError: If the port is taken.
         DatasetError: If a row of the sheet is wrong.
     """
-    desk = None if labels is None else Desk(labels)
+    desk = None if labels is None else Sheet(labels)
     listening = _listen(port)
     taken = listening.getsockname()[1]
 

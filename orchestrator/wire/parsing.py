@@ -40,7 +40,10 @@ _HOLDING: Final = ("delta", "logprobs", "function")
 _ERROR_FIELDS: Final = ("error", "errors", "message", "detail", "msg", "base_resp")
 # How Azure and Gemini say that a prompt was filtered, beside no answer. Words (`rulings`) can't
 # tell: filters are named where it passed, too. A text that repeats it escapes its quotes.
-_FILTERED: Final = re.compile(rb'"filtered"\s*:\s*true|"block_?reason"\s*:\s*["1-9]', re.IGNORECASE)
+FILTERED: Final = re.compile(
+    rb'"(?:filtered|(?:in|out)put_sensitive)"\s*:\s*true|"block_?reason"\s*:\s*["1-9]',
+    re.IGNORECASE,
+)
 _COUNT: Final = re.compile(r"[0-9]{1,18}(?:\.0{1,18})?")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -331,7 +334,7 @@ def error_in(body: bytes, secret: str) -> Failure:
     if isinstance(parsed, dict) and any(map(parsed.get, _ERROR_FIELDS)):
         return failures.in_reply(parsed, secret)
     said = f"the reply has no answer: {_start(body, secret)}"
-    if _FILTERED.search(body):
+    if FILTERED.search(body):
         return Failure("moderation", said, permanent=True, status=200)
     return Failure("unparseable", said)
 

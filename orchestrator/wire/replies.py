@@ -27,6 +27,7 @@ from orchestrator.wire._located import overfull
 from orchestrator.wire.answers import Answer, Entry, ListedEntry, Message, withheld
 from orchestrator.wire.drawn import Reading, drawn
 from orchestrator.wire.parsing import (
+    FILTERED,
     MAX_BODY_BYTES,
     MAX_COUNT,
     NO_USAGE,
@@ -271,7 +272,10 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
     answer: Answer[Any] = reply.choices[0]
     if answer.message is None:
         return withheld(answer, reading.secret) or error_in(body, reading.secret)
-    return drawn(answer, reply.usage or NO_USAGE, reading)
+    found = drawn(answer, reply.usage or NO_USAGE, reading)
+    # An empty text is none where a filter says that it took it.
+    is_empty = isinstance(found, Generation) and not found.text
+    return error_in(body, reading.secret) if is_empty and FILTERED.search(body) else found
 
 
 def _read_at_once(body: bytes, reading: Reading) -> Generation | Failure | None:

@@ -95,7 +95,7 @@ FIELD_REFUSED: Final = _words(
     rf"{_REFUSED}.{{0,40}}[\"'`:. ]" + _FIELDS.format(n=2),
 )
 """A field of the request is refused, its name in group `field1` or `field2`."""
-_SYSTEM_REFUSED: Final = _words(
+SYSTEM_REFUSED: Final = _words(
     r"system[_ ](?:role|messages?|prompts?|instructions?)\b.{0,40}" + _REFUSED,
     _REFUSED + r".{0,40}\b(?:system|developer)[_ ](?:role|messages?|prompts?|instructions?)\b",
     r"(?:developer|system)[_ ]instructions? (?:is|are) not",
@@ -105,6 +105,7 @@ _SYSTEM_REFUSED: Final = _words(
     r"only [\"'`]?user[\"'`]?.{0,40}assistant[\"'`]?.{0,40}roles?",
     r"[\"'`]?role[\"'`]?.{0,40}should be [\"'`]?user[\"'`]? or [\"'`]?assistant",
 )
+"""The role system is refused."""
 CAP: Final = _words(
     r"(?:log_?probs?(?:_num)?|top_n_tokens)\b.{0,100}(?:at most|less than|<=|\bmax\w*|greater than|"
     r"between|exceed|\brange\b|smaller than|too (?:large|many|high)|\bin [\[(]?\d|up to \d)",
@@ -117,15 +118,17 @@ _MOST: Final = re.compile(
     r"\D{0,20}([0-9]{1,9})(?![0-9])(?P<excluded> \(exclusive\))?",
     re.IGNORECASE,
 )
-_LEAST: Final = re.compile(
+LEAST: Final = re.compile(
     r"max\w*_tokens\b.{0,80}?(?:>=|at least|min(?:imum)?(?: value)?(?: is| of)?|"
     r"greater than or equal to)\D{0,10}([0-9]{1,3})(?![0-9])",
     re.IGNORECASE | re.DOTALL,
 )
+"""Fewer tokens are refused than the server draws at least, their number in group 1."""
 _LISTS_NONE: Final = _words(
     rf"{_REFUSED}.{{0,60}}log_?prob",
     rf"log_?prob\w*.{{0,60}}{_REFUSED}",
     r"log_?prob\w*.{0,20}must be (?:set to )?(?:false|null|0\b)",
+    r"no endpoints found that can handle the requested param",
 )
 _ACCOUNT_CLOSED: Final = _words(
     r"\b(?:account|organi[sz]ation|project|workspace|subscription|access|user)\b.{0,60}"
@@ -221,7 +224,7 @@ _TABLE: Final = (
     _Row(_UNFINISHED, _CUT, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(_DRAWS_LESS, _SETTING, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(_OVERFLOW, _TOO_LONG, _BUSY | _NEEDS_A_KEY | {404}),
-    _Row(_SYSTEM_REFUSED, _NO_SYSTEM, _BUSY | _NEEDS_A_KEY | {404}),
+    _Row(SYSTEM_REFUSED, _NO_SYSTEM, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(FIELD_REFUSED, _SETTING, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(_ONE_FORM_ONLY, _SETTING, _BUSY | _NEEDS_A_KEY | {404}),
     _Row(_BY_CHANCE, _BROKEN, _BUSY | _NEEDS_A_KEY | {404}),
@@ -256,7 +259,7 @@ _TOO_LARGE_TO_PROCESS: Final = _words(
 )
 _BY_A_SERVER: Final = (
     (_TOO_LARGE_TO_PROCESS, _TOO_LONG),
-    (_SYSTEM_REFUSED, _NO_SYSTEM),
+    (SYSTEM_REFUSED, _NO_SYSTEM),
     (_words(r"requires more (?:system|gpu) memory|failed to load model"), _UNLOADED),
     (_words(r"无可用渠道|no available channel"), _NO_MODEL),
     (_words(r"\bjinja\b|chat template"), _SETTING),
@@ -302,17 +305,6 @@ def most_in(words: str) -> int | None:
     """The most alternatives that a server lists, in the words with which it refuses more."""
     match = _MOST.search(words)
     return None if match is None else int(match[1]) - bool(match["excluded"])
-
-
-def refuses_system(words: str) -> bool:
-    """Return True if a server refuses the role system, by its words."""
-    return _SYSTEM_REFUSED.search(words) is not None
-
-
-def least_in(words: str) -> int | None:
-    """The fewest tokens that a server draws, in the words with which it refuses fewer."""
-    match = _LEAST.search(words)
-    return None if match is None else int(match[1])
 
 
 def field_in(words: str) -> str:

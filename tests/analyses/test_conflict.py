@@ -165,7 +165,7 @@ def test_texts_are_read_a_slice_at_a_time_and_other_columns_as_far_as_they_are_u
     judged = [verdict(str(i), -1.0, rewriting=f"r{i % 3}") for i in range(5)]
     whole = context(gaps, judged)
     config, over_frames = whole
-    files = NoTexts(tmp_path, over_frames.frames, texts={"rewriting"})
+    files = NoTexts(tmp_path, over_frames.frames, monkeypatch, texts={"rewriting"})
     (table,) = summarise((config, msgspec.structs.replace(over_frames, frames=files)))
     assert table == summarise(whole)[0]
     (line,) = lines(table)

@@ -188,10 +188,10 @@ def test_a_recipe_without_probdiff_is_refused():
         summarise(context([]))
 
 
-def test_only_the_columns_that_it_needs_are_read(tmp_path):
+def test_only_the_columns_that_it_needs_are_read(tmp_path, monkeypatch):
     whole = context([row("a", "1", -0.03), row("a", "2", 0.1)], source("a"))
     config, over_frames = whole
-    files = NoTexts(tmp_path, over_frames.frames)
+    files = NoTexts(tmp_path, over_frames.frames, monkeypatch)
     read = summarise((config, msgspec.structs.replace(over_frames, frames=files)))
     assert read == summarise(whole)
     assert files.read == {"method", "item", "category", "model", "status", "d", "unchanged"}

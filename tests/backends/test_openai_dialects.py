@@ -41,7 +41,7 @@ async def test_a_field_that_the_endpoint_refuses_is_named_with_the_remedy(connec
     refused = await backend.generate(GenerateAsk("x", MESSAGES, Sampling(top_k=5)), 1)
     assert isinstance(refused, Failure)
     assert (refused.scope, "top_k" in refused.message) == (UNCLEAR, True)
-    assert "`omit`" in refused.message
+    assert "`omit: [top_k]`" in refused.message
 
 
 @pytest.mark.parametrize(

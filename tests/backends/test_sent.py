@@ -5,6 +5,7 @@ it tokenises, what it asks of the server about itself, and what a probe asks.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import ssl
@@ -26,7 +27,7 @@ from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint, Provenance, answered, check_header, reward, with_query
 from orchestrator.errors import UsageError
-from orchestrator.network import trust
+from orchestrator.network import trust, words_of
 from orchestrator.recipe.schema import ModelEntry
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, Scored, labels
 from orchestrator.runner.models.asking import Http, Target
@@ -351,6 +352,108 @@ async def test_a_certificate_of_another_host_is_not_trusted_for_its_authority(ki
         await transport.close()
     assert isinstance(found, Failure)
     assert "localhost" in found.message
+
+
+@asynccontextmanager
+async def listening(answer: bytes, tls: ssl.SSLContext | None = None):
+    """A server that answers all it gets in one way, or nothing; its port."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.append(asyncio.current_task())
+        with contextlib.suppress(OSError):
+            if answer and await reader.read(1):
+                writer.write(answer)
+            await reader.read()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    tasks: list[Any] = []
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+        # The clients are closed by now, so that each of these ends.
+        for task in tasks:
+            await task
+
+
+TRANSPORTS = [AiohttpTransport, OpenaiTransport]
+
+
+async def said_by(kind, url: str, timeout_s: float = 20.0, **settings: Any) -> Reply | Failure:
+    transport = kind(Endpoint(base_url=url, model="m", **settings))
+    try:
+        found: Reply | Failure = await transport.post("/v1/x", b"{}", timeout_s, whole)
+        return found
+    finally:
+        await transport.close()
+
+
+@pytest.mark.parametrize("kind", TRANSPORTS)
+async def test_a_server_that_stays_silent_behind_tls_is_out_of_time(kind, authority):
+    ca_file, tls = authority
+    async with listening(b"", tls) as port:
+        found = await said_by(kind, f"https://127.0.0.1:{port}", 0.3, ca_file=ca_file)
+    assert found == Failure("timeout", "no complete reply within 0.3 s")
+
+
+@pytest.mark.parametrize("kind", TRANSPORTS)
+async def test_a_server_that_speaks_no_tls_is_said_to(kind):
+    async with listening(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n") as port:
+        found = await said_by(kind, f"https://127.0.0.1:{port}")
+    assert isinstance(found, Failure)
+    assert "begins with http://" in found.message
+
+
+@pytest.mark.parametrize("kind", TRANSPORTS)
+async def test_a_proxy_that_speaks_tls_is_trusted_as_the_server_is(kind, authority, monkeypatch):
+    ca_file, tls = authority
+    async with listening(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", tls) as port:
+        for name in ("http_proxy", "HTTP_PROXY"):
+            monkeypatch.setenv(name, f"https://127.0.0.1:{port}")
+        found = await said_by(kind, "http://models.example", ca_file=ca_file)
+        assert isinstance(found, Reply), found
+        refused = await said_by(kind, "http://models.example")
+    assert isinstance(refused, Failure)
+    assert "not trusted" in refused.message
+
+
+@pytest.mark.parametrize("kind", TRANSPORTS)
+async def test_what_a_proxy_refuses_is_said_to_be_its_word(kind, monkeypatch):
+    refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
+    async with listening(refusal) as port:
+        for name in ("https_proxy", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+        found = await said_by(kind, "https://models.example")
+    assert isinstance(found, Failure)
+    assert "the proxy answered HTTP 407" in found.message
+
+
+@pytest.mark.parametrize("kind", TRANSPORTS)
+async def test_a_proxy_without_an_address_is_the_users_to_mend(kind, monkeypatch):
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://me:secret@127.0.0.1:notaport")
+    with pytest.raises(UsageError, match="proxy that the environment names") as caught:
+        await said_by(kind, "https://models.example")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        ("certificate has expired", "clock"),
+        ("Hostname mismatch, certificate is not valid for 'h'.", "of another host"),
+        ("IP address mismatch, certificate is not valid for '1.2.3.4'.", "of another host"),
+        ("self-signed certificate in certificate chain", "`ca_file`"),
+        ("unable to get local issuer certificate", "`ca_file`"),
+    ],
+)
+def test_each_fault_of_a_certificate_has_its_own_remedy(why, said):
+    error = f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {why} (_ssl.c:1006)"
+    words = words_of(OSError(error), "")
+    assert said in words
+    assert f"({why})" in words
+    assert ("`ca_file`" in words) == (said == "`ca_file`")
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,16 @@ import struct
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from backends import _transport
 from backends._aiohttp_transport import AiohttpTransport
 from backends.openai.transport import OpenaiTransport
-from orchestrator.backend import Endpoint
+from orchestrator import contracts
+from orchestrator.backend import BackendKind, Endpoint, answered
 from orchestrator.records import Failure
 from tests.nodes import Node, nodes
 from tests.whole import whole
@@ -142,11 +145,12 @@ class Deaf:
 
 def test_where_keepalive_cannot_be_set_it_is_said_once(caplog):
     _transport._warn_once.cache_clear()
+    deaf: Any = Deaf()
     for _ in range(3):
-        _transport.set_options(Deaf(), _transport.keepalive_options())
+        _transport.set_options(deaf, _transport.keepalive_options())
     assert len(caplog.records) == 1
     assert "limits.timeout_s" in caplog.text
-    assert not _transport.Watch().is_silent(Deaf(), 0.0)
+    assert not _transport.Watch().is_silent(deaf, 0.0)
 
 
 class Unanswered:
@@ -246,3 +250,29 @@ def test_a_connection_that_was_just_made_is_not_silent():
         socket.create_connection(listening.getsockname()) as sock,
     ):
         assert not _transport.Watch().is_silent(sock, 0.0)
+
+
+@pytest.mark.parametrize("answered_paths", [(), ("/v1/models",)])
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "tgi", "llamacpp", "embedded"])
+async def test_a_server_that_breaks_off_is_a_failure_wherever_it_does(kind, answered_paths):
+    async def reply(request):
+        if request.path in answered_paths:
+            return web.json_response({"object": "list", "data": [{"id": "m"}]})
+        request.transport.close()
+        raise ConnectionResetError
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", reply)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    of_kind = contracts.load(BackendKind, kind)
+    backend = of_kind(of_kind.Config()).connect(
+        Endpoint(base_url=f"http://{host}:{port}", model="m")
+    )
+    found = await answered(backend.provenance())
+    await backend.close()
+    await runner.cleanup()
+    assert isinstance(found, Failure)
+    assert found.cause == "connection"

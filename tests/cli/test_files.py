@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+from functools import partial
 from typing import Literal
 
 import polars as pl
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StoreError, UsageError, on_disk_error
-from orchestrator.frames import FrameFiles
+from orchestrator.frames import FrameFiles, slices_of
 from orchestrator.report.export import Format, _cell, frame_text, harmless, write_frame
 
 EVIL = '\x1b[31mred\x1b]0;t\x07\u202e \x9b5m\x7f\ufeff a,"b"\n| x'
@@ -73,15 +74,15 @@ def test_csv_holds_every_list_of_numbers_exactly(data, kind):
 @pytest.mark.parametrize("frame", [FRAME, FRAME.clear()], ids=["rows", "none"])
 def test_parts_of_a_frame_are_written_as_the_whole(tmp_path, frame, n_rows):
     frame.write_parquet(tmp_path / "made.parquet", row_group_size=2)
-    made = FrameFiles(tmp_path)
+    parts = partial(slices_of, FrameFiles(tmp_path), "made", FRAME.columns, n_rows)
     forms: tuple[Format, ...] = (*TEXTS, "parquet")
     for form in forms:
         assert write_frame([frame], tmp_path / f"whole.{form}", form) == frame.height
-        assert write_frame(made.parts("made", n_rows), tmp_path / f"x.{form}", form) == frame.height
+        assert write_frame(parts(), tmp_path / f"x.{form}", form) == frame.height
     for form in TEXTS:
         whole = (tmp_path / f"whole.{form}").read_bytes()
         assert (tmp_path / f"x.{form}").read_bytes() == whole
-        assert frame_text(made.parts("made", n_rows), form).encode() == whole
+        assert frame_text(parts(), form).encode() == whole
     assert pl.read_parquet(tmp_path / "x.parquet").equals(frame)
     assert not list(tmp_path.glob(".*"))
 

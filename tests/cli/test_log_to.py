@@ -11,7 +11,7 @@ import pytest
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE
 from orchestrator.interface import tracking
-from orchestrator.trackers import Tracker
+from orchestrator.trackers import TRACKERS, Tracker
 
 METHODS = [{"kind": "pairwise_ranking", "judges": ["judge"]}]
 
@@ -45,7 +45,7 @@ def kept(monkeypatch):
     def put(fault=""):
         tracker = Kept(fault)
         monkeypatch.setattr("orchestrator.interface.run.needed", lambda _: None)
-        monkeypatch.setattr(tracking, "_tracker", lambda _kind: tracker)
+        monkeypatch.setitem(TRACKERS, "mlflow", lambda: tracker)
         return tracker
 
     return put

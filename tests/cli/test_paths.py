@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from orchestrator.contracts.method import schema_of
-from orchestrator.frames import polars_schema
+from orchestrator.frames import columns_of, polars_schema
 from orchestrator.methods import answers
 from tests.view.runs import SETTINGS, answers_frame, items_frame, make_run
 
@@ -97,7 +97,7 @@ def test_a_run_of_two_frames_is_read_by_its_own_columns(runs):
     from orchestrator.frames import FrameFiles  # noqa: PLC0415
 
     frames = FrameFiles(runs / "results")
-    found = frames.columns("answers", ("model", "status"))
+    found = columns_of(frames, "answers", ("model", "status"))
     assert found.columns == ["model", "status"]
     assert set(polars_schema(schema_of(answers.Answers))) > {"model", "status"}
 

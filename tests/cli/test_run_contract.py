@@ -402,7 +402,7 @@ def going_on(here, run, monkeypatch):
 
         def write_more(*arguments):
             more()
-            write(*arguments)
+            yield from write(*arguments)
             more()
 
         def give_more(*arguments):

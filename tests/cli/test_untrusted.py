@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -305,7 +304,3 @@ def test_what_breaks_the_reader_is_said_in_a_line(here):
     assert "Traceback" not in err
     assert len(err.splitlines()) <= 2
     assert guard.CPU_S > 0
-
-
-def test_the_bounded_process_imports_the_package_from_where_it_lies():
-    assert (Path(guard._package()) / "orchestrator" / "commands" / "guard.py").is_file()

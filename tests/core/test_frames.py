@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from orchestrator import frames
-from orchestrator.frames import FrameFiles, make_frame, write_parquet, writing_parquet
+from orchestrator.frames import FrameFiles, make_frame, write_parquet
 
 COLUMNS = {"item": "str", "text": "str", "score": "f64"}
 ROWS = [(str(number), "x" * number, number / 7) for number in range(25)]
@@ -12,8 +12,8 @@ ROWS = [(str(number), "x" * number, number / 7) for number in range(25)]
 
 @pytest.fixture
 def folder(tmp_path):
-    write_parquet(COLUMNS, ROWS, tmp_path / "answers.parquet")
-    write_parquet({"item": "str"}, [("1",)], tmp_path / "items.parquet")
+    list(write_parquet(COLUMNS, ROWS, tmp_path / "answers.parquet"))
+    list(write_parquet({"item": "str"}, [("1",)], tmp_path / "items.parquet"))
     (tmp_path / "judgments.3.part.parquet").write_bytes(b"left by a kill")
     return tmp_path
 
@@ -22,7 +22,7 @@ def folder(tmp_path):
 def test_parts_make_the_frame_that_one_part_makes(tmp_path, monkeypatch, bound):
     monkeypatch.setattr(frames, bound, 4)
     path = tmp_path / "frame.parquet"
-    write_parquet(COLUMNS, iter(ROWS), path)
+    list(write_parquet(COLUMNS, iter(ROWS), path))
     assert pl.read_parquet(path).rows() == ROWS
     assert [file.name for file in tmp_path.iterdir()] == ["frame.parquet"]
 
@@ -43,8 +43,8 @@ def test_writing_that_is_closed_before_its_end_changes_nothing(tmp_path, monkeyp
     monkeypatch.setattr(frames, "PART_ROWS", 4)
     monkeypatch.setattr(frames, "_CHUNK_ROWS", 4)
     path = tmp_path / "frame.parquet"
-    write_parquet(COLUMNS, ROWS[:1], path)
-    steps = writing_parquet(COLUMNS, iter(ROWS), path)
+    list(write_parquet(COLUMNS, ROWS[:1], path))
+    steps = write_parquet(COLUMNS, iter(ROWS), path)
     next(steps)
     next(steps)
     steps.close()
@@ -79,7 +79,7 @@ def test_a_text_among_numbers_is_refused():
 
 
 def test_no_rows_make_a_frame_with_its_columns(tmp_path):
-    write_parquet(COLUMNS, [], tmp_path / "frame.parquet")
+    list(write_parquet(COLUMNS, [], tmp_path / "frame.parquet"))
     frame = pl.read_parquet(tmp_path / "frame.parquet")
     assert (frame.columns, frame.height) == (list(COLUMNS), 0)
 
@@ -95,7 +95,7 @@ def test_a_frame_is_read_only_when_somebody_asks_for_it(folder):
     found = FrameFiles(folder)
     (folder / "items.parquet").write_bytes(b"damaged, and nobody asks")
     assert found["answers"].rows() == ROWS
-    assert found.columns("answers", ("score",)).height == 25
+    assert frames.columns_of(found, "answers", ("score",)).height == 25
 
 
 def test_asking_for_a_frame_by_name_reads_nothing(folder):
@@ -126,6 +126,9 @@ def test_columns_are_those_that_are_there(folder, is_read):
     found = FrameFiles(folder)
     if is_read:
         assert found["answers"].height == 25
-    assert found.columns("answers", ("score", "none", "item")).columns == ["score", "item"]
-    assert found.columns("answers", ("none",)).is_empty()
-    assert found.columns("no frame", ("score",)).is_empty()
+    assert frames.columns_of(found, "answers", ("score", "none", "item")).columns == [
+        "score",
+        "item",
+    ]
+    assert frames.columns_of(found, "answers", ("none",)).is_empty()
+    assert frames.columns_of(found, "no frame", ("score",)).is_empty()

@@ -11,6 +11,7 @@ from orchestrator.errors import DatasetError
 from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import Message
 from orchestrator.runner.models.answers import AnswerFile
+from tests.datasets.test_answers import item, text
 
 pytest.importorskip("fastexcel", reason="the extra [excel] is not installed")
 
@@ -112,7 +113,7 @@ def test_answers_are_read_from_a_sheet_too(tmp_path):
     )
     answers = AnswerFile(GivenAnswers(path=str(tmp_path / "a.xlsx")))
     assert "text from 'output'" in answers.read_as
-    assert len(answers) == 2
+    assert [text(answers, item(key)) for key in "12"] == ["So.", "No."]
 
 
 @pytest.mark.parametrize(

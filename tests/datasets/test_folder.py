@@ -1,5 +1,6 @@
 """Folders in the layout of a Hugging Face dataset repository."""
 
+import gzip
 import json
 
 import polars as pl
@@ -147,6 +148,32 @@ def test_a_split_with_another_number_of_rows_than_the_readme_is_refused(write):
         opened(folder)
     write("data/test-00001-of-00002.parquet", "b")
     assert prompts(folder) == ["a", "b"]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_split_without_one_of_its_shards_is_refused(write, tmp_path, n, suffix):
+    for lost in range(n):
+        for number in set(range(n)) - {lost}:
+            write(f"{n}{lost}/data/test-0000{number}-of-0000{n}.{suffix}", f"p{number}")
+        if n > 1:
+            with pytest.raises(DatasetError, match=f"is there, but no shard 0000{lost}; complete"):
+                opened(tmp_path / f"{n}{lost}")
+
+
+def test_compressed_shards_are_read(tmp_path):
+    for number in range(2):
+        path = tmp_path / f"en/c4-train.0000{number}-of-00002.json.gz"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress(b'[{"prompt": "p%d"}]' % number))
+    assert prompts(tmp_path) == ["p0", "p1"]
+
+
+def test_shards_need_not_have_the_same_columns(tmp_path):
+    for number, row in enumerate([{"prompt": "a", "n": 1}, {"prompt": "b", "n": 1.5, "x": "y"}]):
+        pl.DataFrame([row]).write_parquet(tmp_path / f"test-{number}.parquet")
+    fields = [opened(tmp_path).item(place).fields for place in range(2)]
+    assert fields == [{"n": 1.0, "x": None}, {"n": 1.5, "x": "y"}]
 
 
 @pytest.mark.parametrize(

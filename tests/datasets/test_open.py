@@ -282,7 +282,8 @@ def test_a_conversation_may_be_json_in_a_text(tmp_path):
     [
         (TALK[:1], "no turn by 'user' at its end"),
         ([], "must be a list of {role, content}, not an empty list"),
-        ("hello", "is text, but not JSON"),
+        ("hello", "must be a list of {role, content}, not a text"),
+        ("[hello", "is text, but not JSON"),
         ("3", "must be a list"),
         (None, "not a missing value"),
         ([{"role": "oracle", "content": "x"}], "'role' must be one of system, developer, user"),

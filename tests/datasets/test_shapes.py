@@ -9,6 +9,7 @@ import lzma
 import polars as pl
 import pytest
 import yaml
+import zstandard
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.cli import main
@@ -325,21 +326,25 @@ def bomb(pack):
     return pack.compress(bytes(70 << 20))
 
 
-@pytest.mark.parametrize("pack", [gzip, bz2, lzma], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("pack", [gzip, bz2, lzma, zstandard], ids=lambda module: module.__name__)
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv"])
 def test_a_compressed_file_is_read_and_one_that_is_damaged_or_a_bomb_refused(
     tmp_path, pack, suffix
 ):
-    ending = {gzip: ".gz", bz2: ".bz2", lzma: ".xz"}[pack]
+    ending = {gzip: ".gz", bz2: ".bz2", lzma: ".xz", zstandard: ".zst"}[pack]
     path = tmp_path / f"x{suffix}{ending}"
     text = {".csv": b"id,prompt\n1,hi\n", ".json": b'[{"id": 1, "prompt": "hi"}]'}
     whole = pack.compress(text.get(suffix, b'{"id": 1, "prompt": "hi"}\n'))
 
     def read():
-        return AnswerFile(GivenAnswers(path=str(path), text="prompt"))
+        AnswerFile(GivenAnswers(path=str(path), text="prompt"))
+        return len(opened(path, suffix[1:]))
 
     path.write_bytes(whole)
-    assert len(read()) > 0
+    assert read() == 1
+    if suffix == ".jsonl":  # as `cat` joins them
+        path.write_bytes(whole + pack.compress(b'{"id": 2, "prompt": "ho"}\n'))
+        assert read() == 2
     path.write_bytes(whole[:-6])
     with pytest.raises(DatasetError, match="cannot be unpacked"):
         read()
@@ -406,7 +411,7 @@ def planned(folder, name):
     return prepare(load(folder / "r.json"), folder)
 
 
-@pytest.mark.parametrize("pack", [gzip, bz2, lzma], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("pack", [gzip, bz2, lzma, zstandard], ids=lambda module: module.__name__)
 @pytest.mark.parametrize("kind", [*CONTENTS, "parquet"])
 def test_a_compressed_dataset_is_that_which_it_holds(tmp_path, kind, pack):
     if kind == "parquet":
@@ -414,7 +419,7 @@ def test_a_compressed_dataset_is_that_which_it_holds(tmp_path, kind, pack):
         content = (tmp_path / "plain.parquet").read_bytes()
     else:
         content = CONTENTS[kind]
-    ending = {gzip: ".gz", bz2: ".bz2", lzma: ".XZ"}[pack]
+    ending = {gzip: ".gz", bz2: ".bz2", lzma: ".XZ", zstandard: ".zst"}[pack]
     name = f"q.{kind}{ending}"
     (tmp_path / name).write_bytes(pack.compress(content))
     dataset = planned(tmp_path, name).dataset

@@ -333,6 +333,8 @@ def test_variables_of_the_node_win_over_those_of_the_client(tmp_path):
     pipe = subprocess.PIPE
     # As the scheduler and `module load` have changed what the client gave.
     changed = {"CUDA_VISIBLE_DEVICES": "2", "SLURM_STEP_ID": "5", "PATH": "/cuda:/client"}
+    # It is alone, whatever its number in a larger job.
+    changed["SLURM_PROCID"] = "3"
     own = {"OTHER": "1", "PWD": "/", **changed}
     with subprocess.Popen(
         CARRIED, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=own

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch import _starting
+from launch import _starting, _watchdog
 from launch._spec import KEY_VARIABLE, ServerSpec
 from launch._starting import start_server
 from orchestrator.errors import LaunchError
@@ -71,6 +71,29 @@ async def test_a_server_that_ignores_sigterm_is_killed_after_the_grace(tmp_path)
     server = await start_server(stub("--stubborn", grace_s=0.2), tmp_path / "m.log")
     await server.stop()
     assert server.exit_code() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("is_stubborn", [False, True])
+@pytest.mark.parametrize("is_told", [False, True])
+def test_the_watchdog_alone_ends_a_server_however_it_is_asked_to(is_told, is_stubborn):
+    ignore = "signal.signal(signal.SIGTERM, signal.SIG_IGN); " if is_stubborn else ""
+    code = f"import signal, sys; {ignore}sys.stderr.write('up\\n'); signal.pause()"
+    command = [sys.executable, _watchdog.__file__, "0.1", "127.0.0.1", "0"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*command, sys.executable, "-S", "-c", code], stdin=pipe, stdout=pipe, stderr=pipe
+    ) as watchdog:
+        assert watchdog.stdin is not None
+        assert watchdog.stderr is not None
+        assert watchdog.stderr.readline() == b"up\n"
+        if is_told:
+            watchdog.terminate()
+        else:
+            watchdog.stdin.close()
+        try:
+            assert watchdog.wait(60) == -(signal.SIGKILL if is_stubborn else signal.SIGTERM)
+        finally:
+            watchdog.kill()
 
 
 async def test_stop_ends_the_children_of_the_server_too(tmp_path):

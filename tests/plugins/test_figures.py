@@ -23,7 +23,7 @@ from orchestrator.store import ROLES, RunDirectory, Store
 from orchestrator.store.salvage import salvage
 from orchestrator.tables import Column, make_table
 from orchestrator.units import Plan
-from orchestrator.view.item import item_page
+from orchestrator.view.item import page as item_page
 from tests.core.fakes import Items, digest, make_part, method, nothing
 from tests.e2e.runs import CANDIDATES, write_recipe
 from tests.inside import fake_server

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.frames import FrameFiles
+from orchestrator.frames import FrameFiles, slices_of
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.ranking.judged import COLUMNS, tabulate
 from orchestrator.runner.results.frames import analyse
@@ -91,7 +91,7 @@ def test_files_are_read_in_slices_and_methods_apart(frame, tmp_path):
         tmp_path / "judgments.parquet", row_group_size=17
     )
     files = FrameFiles(tmp_path)
-    sizes = [len(rows) for rows in files.slices("judgments", COLUMNS, 50)]
+    sizes = [len(rows) for rows in slices_of(files, "judgments", COLUMNS, 50)]
     assert sum(sizes) == len(both)
     assert max(sizes) == 50
     settings: dict[str, Any] = {"confidence_level": 0.9}
@@ -104,7 +104,7 @@ def test_files_are_read_in_slices_and_methods_apart(frame, tmp_path):
 
 
 def test_a_frame_that_is_not_there_has_no_slices(tmp_path):
-    assert list(FrameFiles(tmp_path).slices("judgments", COLUMNS, 5)) == []
+    assert list(slices_of(FrameFiles(tmp_path), "judgments", COLUMNS, 5)) == []
 
 
 def test_polars_is_imported_after_its_allocator_is_told_what_to_do():

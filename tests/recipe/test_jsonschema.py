@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from orchestrator import plugins
 from orchestrator.plugins.base import Settings
 from orchestrator.recipe.load import available, load
-from orchestrator.recipe.source import parse_bytes
+from orchestrator.recipe.source import parse
 from tools.recipe_reference import replaced
 from tools.recipe_schema import json_schema
 
@@ -111,7 +111,7 @@ def test_every_setting_of_a_recipe_is_described(schema):
 
 def test_recipes_that_come_with_the_project_fit_the_schema(validator):
     for file in available():
-        validator.validate(parse_bytes(file.read_bytes(), file.name).data)
+        validator.validate(parse(file.read_bytes(), file.name).data)
         validator.validate(load(file).resolved())
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import RecipeError
-from orchestrator.recipe.source import MAX_VALUES, Source, dump_yaml, parse, parse_bytes
+from orchestrator.recipe.source import MAX_VALUES, Source, dump_yaml, parse
 
 
 @pytest.mark.parametrize(
@@ -146,18 +146,18 @@ def test_an_alias_bomb_does_not_go_off():
 
 
 def test_a_byte_order_mark_is_skipped():
-    assert parse_bytes(b"\xef\xbb\xbfa: 1", "f").data == {"a": 1}
+    assert parse(b"\xef\xbb\xbfa: 1", "f").data == {"a": 1}
 
 
 def test_what_is_not_utf_8_is_reported_with_its_line():
     with pytest.raises(RecipeError, match="f:2: not UTF-8"):
-        parse_bytes(b"a: 1\nb: \xff", "f")
+        parse(b"a: 1\nb: \xff", "f")
 
 
 def outcome(content: bytes | str) -> Source | RecipeError:
     """Parse a content; anything but data or a RecipeError fails the test."""
     try:
-        return parse(content, "f") if isinstance(content, str) else parse_bytes(content, "f")
+        return parse(content, "f")
     except RecipeError as error:
         return error
 

@@ -111,9 +111,11 @@ def test_columns_of_words_share_the_width_before_the_table_is_cut():
     """A setting stands beside both of its values."""
     columns = [Column("setting"), Column("A"), Column("B")]
     rows = [("models.apprentice.limits.max_in_flight", "32", "a long description " * 4)]
-    heading, line = drawn(columns, rows, 80)
+    heading, line, *rest = drawn(columns, rows, 80)
     assert heading.split() == ["setting", "A", "B"]
     assert "32" in line
+    said = " ".join([line[line.index("a long") :], *rest]).split()
+    assert said == ["a", "long", "description"] * 4
 
 
 CELLS = st.one_of(

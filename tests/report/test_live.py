@@ -19,7 +19,7 @@ def test_a_frame_says_where_the_units_are():
 
 
 def test_a_frame_says_how_fast_it_goes_and_when_it_ends():
-    text = framed(a_progress(20.0))
+    text = framed(a_progress(20.0, models=(a_model(units_done=50, units_left=850),)))
     assert "5.0 requests/s" in text
     assert "0:00:20 · ETA 34 s" in text
 

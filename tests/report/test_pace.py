@@ -13,7 +13,8 @@ def pace_of(*updates):
 
 
 def at(second, done):
-    model = a_model(done=done, prompt_tokens=10 * done, completion_tokens=done)
+    units = {"units_done": done, "units_left": 1000 - done}
+    model = a_model(done=done, prompt_tokens=10 * done, completion_tokens=done, **units)
     return a_progress(float(second), units_stored=0, units_done=done, models=(model,))
 
 
@@ -58,9 +59,9 @@ def test_the_end_is_judged_by_the_last_minute():
     assert pace.eta_s() == (1000 - 600) / 10
 
 
-def test_a_minute_without_a_unit_falls_back_to_the_mean():
-    pace = pace_of(*(at(s, 100) for s in range(100, 170)))
-    assert pace.eta_s() == 900 * 169 / 100
+def test_a_minute_without_a_unit_falls_back_to_the_whole_call():
+    pace = pace_of(*(at(s, 20 * s) for s in range(1, 11)), *(at(s, 200) for s in range(11, 80)))
+    assert pace.eta_s() == pytest.approx(800 * 78 / 180)
 
 
 def test_the_end_is_unknown_before_anything_is_done():

@@ -417,7 +417,7 @@ def test_a_server_is_waited_for_by_what_is_known_of_it(was_there, refusal, waits
     c = core()
     c.submit(request(), 0.0)
     if was_there:
-        c.connected("m")
+        c.models["m"].was_there = True
     now = 0.0
     while isinstance(c.done(c.take("m", now), refusal, now)[-1], Retried):
         now = c.wake_at("m")
@@ -453,7 +453,7 @@ def test_a_request_that_its_server_does_not_survive_ends_and_takes_no_other_with
     failure, in_flight
 ):
     c = core(max_in_flight=in_flight)
-    c.connected("m")
+    c.models["m"].was_there = True
     for position in range(60):
         c.submit(request(position=position), 0.0)
     sent, ends = ended(c, lambda at: generation("x") if at else failure)
@@ -463,6 +463,19 @@ def test_a_request_that_its_server_does_not_survive_ends_and_takes_no_other_with
     if failure is not BUSY:  # that one has to show to be more than load
         assert sent[0] <= 10
         assert c.models["m"].dead is None
+
+
+@pytest.mark.parametrize("failure", GATEWAY)
+@pytest.mark.parametrize("poison", [{59}, {5, 25, 45, 55, 58}])
+def test_what_a_gateway_says_of_the_few_that_are_left_is_not_waited_for_as_long(failure, poison):
+    c = core(max_in_flight=64)
+    c.models["m"].was_there = True
+    for position in range(60):
+        c.submit(request(position=position), 0.0)
+    sent, ends = ended(c, lambda at: failure if at in poison else generation("x"))
+    assert {at for at, end in ends.items() if isinstance(end, Failure)} == poison
+    assert c.models["m"].dead is None
+    assert max(sent.values()) <= 25
 
 
 def test_who_asks_to_wait_longer_than_anybody_does_is_not_waited_for():

@@ -104,7 +104,7 @@ def test_a_run_whose_log_was_left_behind_says_so(tmp_path):
         assert directory.last_outcome - store.last_outcome == 20
     directory.forget_outcomes()
     assert directory.last_outcome == 0
-    status = directory.read_status()
+    status = directory.status()
     assert status is not None
     assert status.values == {}
 

@@ -143,6 +143,24 @@ def test_damaged_file_is_found_by_checking(path: Path) -> None:
         store.check()
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_damaged_record_is_told_with_its_file_and_the_command_for_it(
+    path: Path, *, read_only: bool
+) -> None:
+    with Store.open(path) as store:
+        put(store, 1)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE outcome SET head = head || x'00'")
+    connection.close()
+    with (
+        pytest.raises(StoreError, match="damaged") as caught,
+        Store.open(path, read_only=read_only) as store,
+    ):
+        outcomes_of(store, [key(1)])
+    assert str(caught.value).startswith(f"{path}: ")
+    assert f"`orchestrator runs repair {path.parent}` keeps" in str(caught.value)
+
+
 def test_empty_file_left_by_a_kill_becomes_a_store(path: Path) -> None:
     path.touch()
     with Store.open(path) as store:

@@ -40,7 +40,7 @@ def test_filter_forgets_no_key(keys: list[bytes]) -> None:
 @given(st.lists(st.binary(min_size=16, max_size=16), max_size=50))
 def test_filter_knows_the_same_whether_keys_are_added_together_or_not(keys: list[bytes]) -> None:
     one, other = KeyFilter(), KeyFilter()
-    one.add_all(keys)
+    one.update(keys)
     for each in keys:
         other.add(each)
     assert one._bits == other._bits

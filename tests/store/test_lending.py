@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from orchestrator.backend import Provenance
 from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.records import Failure, Generation, Outcome, TopLogprobs
-from orchestrator.store import Lender, RunDirectory, ServerUse, Store, StoredServer, blobs
+from orchestrator.store import Lender, RunDirectory, ServerUse, Store, StoredServer
 from tests.store.helpers import choice, key, origin, put
 from tests.store.test_codec import alternatives, generations
 
@@ -148,20 +148,6 @@ def test_a_changed_bit_is_never_lent(there: Path) -> None:
         assert lender.find(key(6)) is not None
         with pytest.raises(StoreError, match="damaged"):
             lender.find(key(7))
-
-
-def test_a_record_of_the_time_before_checksums_gets_them(there: Path, path: Path) -> None:
-    with closing(sqlite3.connect(there / "store.sqlite")) as connection, connection:
-        ((head,),) = connection.execute("SELECT head FROM outcome WHERE key=?", (key(7),))
-        old = bytes((1, head[1])) + head[10:]
-        connection.execute("UPDATE outcome SET head=? WHERE key=?", (old, key(7)))
-    with closing(Lender(there)) as lender, Store.open(path) as store:
-        lent = lender.find(key(7))
-        assert lent is not None
-        assert blobs.is_checked(lent[1].packed.head)
-        assert lent[1].packed.head == head
-        store.copy_outcome("choose", "judge", lent, 0)
-        assert store.get(key(7)) == choice(7)
 
 
 def test_a_server_that_answered_another_run_does_not_answer_last(store: Store) -> None:

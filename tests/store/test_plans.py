@@ -122,12 +122,15 @@ def test_unit_that_is_done_stays_as_it_is(store: Store) -> None:
     assert (unit.status, unit.rows) == (DONE, [("first",)])
 
 
-def test_rows_come_in_the_order_of_the_plan_in_any_batch(store: Store) -> None:
+def test_rows_come_in_the_order_of_the_plan_in_any_batch(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_ROWS_AT_ONCE", 7)
     plan = store.open_plan(A, 50)
     for position in reversed(range(50)):
         frame = "answers" if position % 3 else "judgments"
         store.put_unit(key(position), plan, position, DONE, frame, [(position,), (-position,)])
-    found = list(store.iter_rows(plan, "answers", batch=7))
+    found = list(store.iter_rows(plan, "answers"))
     wanted = [position for position in range(50) if position % 3]
     assert [unit.position for unit in found] == wanted
     assert [unit.rows for unit in found] == [[(n,), (-n,)] for n in wanted]

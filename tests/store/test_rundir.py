@@ -239,17 +239,18 @@ def test_recipe_whose_name_ends_in_a_number_is_another_one(run: Path) -> None:
 
 def test_revisions_are_numbered_and_the_last_one_counts(run: Path) -> None:
     with RunDirectory.lock(run) as directory:
-        assert directory.last_revisions(1) == []
+        assert directory.last_revision is None
         assert [directory.write_revision(f"n: {n}") for n in range(11)] == list(range(1, 12))
         (directory.revisions / "99.yaml.part").write_text("cut off")
-        assert directory.last_revisions(1)[0].read_text() == "n: 10"
+        assert directory.last_revision is not None
+        assert directory.last_revision.read_text() == "n: 10"
 
 
 def test_status_comes_back_with_its_writer(run: Path) -> None:
     with RunDirectory.lock(run) as directory:
-        assert directory.read_status() is None
+        assert directory.status() is None
         directory.write_status({"done": 3, "failures": {"timeout": 1}, "rate": float("nan")})
-        status = RunDirectory.open(run).read_status()
+        status = RunDirectory.open(run).status()
     assert status is not None
     assert status.values == {"done": 3, "failures": {"timeout": 1}, "rate": None}
     assert status.writer.pid == os.getpid()
@@ -263,7 +264,7 @@ def test_a_status_from_before_the_clock_was_set_back_has_no_negative_age(run: Pa
         said = json.loads(directory.status_path.read_text())
         said["at"] = "2999-01-01T00:00:00+00:00"
         directory.status_path.write_text(json.dumps(said))
-        status = directory.read_status()
+        status = directory.status()
     assert status is not None
     assert status.age_s == 0.0
     assert status.is_alive
@@ -271,10 +272,10 @@ def test_a_status_from_before_the_clock_was_set_back_has_no_negative_age(run: Pa
 
 def test_status_of_a_dead_run_says_so(run: Path) -> None:
     with held_elsewhere(run) as child:
-        alive = RunDirectory.open(run).read_status()
+        alive = RunDirectory.open(run).status()
         child.send_signal(signal.SIGKILL)
         child.wait()
-    dead = RunDirectory.open(run).read_status()
+    dead = RunDirectory.open(run).status()
     assert alive is not None
     assert dead is not None
     assert (alive.is_alive, dead.is_alive) == (True, False)
@@ -289,7 +290,7 @@ def test_pid_that_another_process_has_now_is_not_the_writer() -> None:
 def test_status_may_hold_what_is_not_utf8(run: Path) -> None:
     with RunDirectory.lock(run) as directory:
         directory.write_status({"message": "\ud800"})
-        status = directory.read_status()
+        status = directory.status()
     assert status is not None
     assert status.values == {"message": "\ud800"}
 
@@ -298,7 +299,7 @@ def test_status_may_hold_what_is_not_utf8(run: Path) -> None:
 def test_status_that_can_not_be_read_is_none(run: Path, content: str) -> None:
     with RunDirectory.lock(run) as directory:
         directory.status_path.write_text(content)
-        assert directory.read_status() is None
+        assert directory.status() is None
 
 
 def test_only_the_holder_writes_a_status(run: Path) -> None:

@@ -202,3 +202,16 @@ def test_without_room_for_another_file_it_says_so_and_the_store_stays(
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     assert salvage(path).damaged is not None
+
+
+def test_a_table_of_which_nothing_can_be_read_takes_no_other_with_it(path: Path) -> None:
+    fill(path)
+    whole = path.read_bytes()
+    with closing(sqlite3.connect(path)) as connection:
+        roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_schema WHERE rootpage"))
+    for name, root in roots.items():
+        path.write_bytes(whole)
+        change(path, (root - 1) * PAGE, b"\xff" * (PAGE if root > 1 else 0))
+        found = salvage(path)
+        assert found.damaged is not None, name
+        assert held(path) == (0 if name in {"name", "outcome"} else N), name

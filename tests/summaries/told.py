@@ -45,6 +45,8 @@ def summarise(context):
     assert summary is not None
     # As a run gives them: by numbers.
     context = msgspec.structs.replace(context, rows=given(context, source, summary.reads))
+    if context.rows.is_empty():
+        return []
     found = summary(source.method.config).summarise(context)
     # A run keeps tables as JSON; repr, for nan is not equal to itself.
     kept = json.loads(json.dumps(msgspec.to_builtins(found)))

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.view.app import make_app
-from orchestrator.view.labelling import Desk
+from orchestrator.view.labelling import Sheet
 from orchestrator.view.library import Library
 from orchestrator.view.serve import Door, Guard
 from tests.view.conftest import HERE
@@ -45,7 +45,7 @@ def desk(tmp_path):
         path = write_sheet(tmp_path, **options)
         door = Door(lambda _: None)
         door.begin()
-        app = make_app(Library([], tmp_path / "side"), Desk(path))
+        app = make_app(Library([], tmp_path / "side"), Sheet(path))
         client = TestClient(Guard(app, door, writes=True), base_url=HERE)
         assert client.get(f"/?token={door.token}").status_code == 200
         return client, path
@@ -193,20 +193,20 @@ def test_without_a_sheet_the_viewer_stays_read_only(viewer, tmp_path):
 
 def test_what_is_no_sheet_is_refused_at_the_start(tmp_path):
     with pytest.raises(UsageError, match="no such file; write it with: orchestrator labels"):
-        Desk(tmp_path / "nothing.csv")
+        Sheet(tmp_path / "nothing.csv")
     path = tmp_path / "labels.csv"
     path.write_text("item,model,label\ni1,m,1\n", encoding="utf-8")
     with pytest.raises(UsageError, match="no sheet that orchestrator labels wrote"):
-        Desk(path)
+        Sheet(path)
     path = write_sheet(tmp_path)
     (tmp_path / "labels.key.jsonl").unlink()
     with pytest.raises(DatasetError, match=r"needs the key file labels\.key\.jsonl"):
-        Desk(path)
+        Sheet(path)
     path = write_sheet(tmp_path)
     with path.open("a", encoding="utf-8") as file:
         file.write("r1,again,x,y,\n")
     with pytest.raises(UsageError, match="several rows of a code; each person labels a copy"):
-        Desk(path)
+        Sheet(path)
 
 
 def test_a_sheet_that_is_damaged_later_is_not_overwritten(desk):

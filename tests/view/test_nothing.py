@@ -20,7 +20,7 @@ from orchestrator.records import (
 )
 from orchestrator.runner.results.requests import Unit
 from orchestrator.runner.results.token_texts import Speller
-from orchestrator.view.item import traced
+from orchestrator.view.item import trace
 from tests.view.runs import SETTINGS, answers_frame, items_frame, make_run
 
 IDS = np.zeros(0, dtype=np.int32)
@@ -61,7 +61,7 @@ DRAW = GenerateAsk("m", EMPTY, Sampling(max_tokens=4))
     ],
 )
 def test_what_was_asked_may_be_empty(speller, asked):
-    found = traced([Unit("answers", "answers", ("m",), "", (asked,))], speller)
+    found = trace([Unit("answers", "answers", ("m",), "", (asked,))], speller)
     (shown,) = found["asks"]
     json.dumps(shown, allow_nan=False)
     if shown.get("tokens"):
@@ -69,7 +69,7 @@ def test_what_was_asked_may_be_empty(speller, asked):
 
 
 def test_a_unit_that_asked_nothing_is_shown(speller):
-    found = traced([Unit("answers", "answers", ("m",), "", ())], speller)
+    found = trace([Unit("answers", "answers", ("m",), "", ())], speller)
     assert found["asks"] == []
 
 

@@ -5,7 +5,7 @@ import pytest
 import orchestrator
 from orchestrator.frames import FrameFiles
 from orchestrator.runner.results.tables import all_sources
-from orchestrator.view.item import item_page
+from orchestrator.view.item import page as item_page
 from orchestrator.view.items import build
 from tests.browser import IN_CHROMIUM
 from tests.e2e.runs import CANDIDATES, write_recipe

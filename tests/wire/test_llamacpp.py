@@ -39,11 +39,16 @@ def test_whole_characters_do_not_end_inside_one(text):
     assert not completions.ends_inside(text.encode("utf-8", "replace"))
 
 
-@given(st.characters(min_codepoint=0x80, exclude_categories=["Cs"]), st.text(max_size=5))
-def test_a_character_that_is_cut_ends_inside(last, before):
-    whole = (before + last).encode()
-    for n_missing in range(1, len(last.encode())):
-        assert completions.ends_inside(whole[:-n_missing])
+def test_a_character_that_is_cut_ends_inside_whatever_its_first_byte():
+    lasts = {chr(code).encode()[0]: chr(code) for code in range(0x80, 0xD800)}
+    lasts |= {chr(code).encode()[0]: chr(code) for code in range(0xE000, 0x110000, 0x400)}
+    assert sorted(lasts) == [*range(0xC2, 0xF5)]
+    for last in lasts.values():
+        for before in ("", "a", "é", "😀"):
+            whole = (before + last).encode()
+            cut = [whole[:-n_missing] for n_missing in range(1, len(last.encode()))]
+            assert all(map(completions.ends_inside, cut))
+            assert not completions.ends_inside(whole)
 
 
 @given(PIECES)

@@ -152,6 +152,8 @@ def check(made, text, reason, beside=""):
     elif not is_answer:
         assert isinstance(made, Failure)
         assert made.cause in {"no_answer", "unparseable"}
+        if made.cause == "no_answer":
+            assert ("within max_tokens" in made.message) is (reason in CUT)
     else:
         assert isinstance(made, Generation), made
         assert made.text == text
@@ -186,6 +188,27 @@ def test_an_error_inside_the_answer_is_its_own(code, cause, permanent):
         assert isinstance(made, Failure)
         assert (made.cause, made.permanent) == (cause, permanent)
         assert "flagged: violence" in made.message
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {
+            "output_sensitive": True,
+            "base_resp": {"status_code": 1027, "status_msg": "new_sensitive"},
+        },
+        {"content_filter_results": {"hate": {"filtered": True, "severity": "high"}}},
+    ],
+)
+def test_an_empty_text_beside_a_filters_word_is_none(beside):
+    for text in ("", "It is four"):
+        body = json.dumps({**chat_body(text, "stop"), **beside}).encode()
+        made = replies.generation(body, Reading())
+        if text:
+            assert isinstance(made, Generation)
+        else:
+            assert isinstance(made, Failure)
+            assert (made.cause, made.permanent) == ("moderation", True)
 
 
 @pytest.mark.parametrize("name", ["prompt_filter_results", "prompt_annotations"])

@@ -139,6 +139,8 @@ SETTINGS = {
     "cap, range": (400, "logprobs must be in 0..5", "unsupported"),
     "xAI, cap": (400, "`top_logprobs` must not exceed 8, but got 20", "unsupported"),
     "TGI, cap": (422, "`top_n_tokens` must be >= 0 and <= 5. Given: 20", "unsupported"),
+    "OpenRouter, routing": (404, "No endpoints found that can handle the requested parameters.",
+                            "no_logprobs"),
     "OpenRouter, policy": (404, "No endpoints available matching your guardrail restrictions and "
                            "data policy.", "not_found"),
     "TabbyAPI": (400, "No models are currently loaded.", "not_found"),

@@ -110,6 +110,8 @@ def _figures(material: Material, source: Source, summary: type[Summary[Settings]
     context = material.context
     try:
         rows = given(context, source, summary.reads)
+        if rows.width and rows.is_empty():
+            return []
         context = msgspec.structs.replace(context, name=source.name, rows=rows)
         plugin = summary(source.method.config)
         with plugins.blaming():
@@ -125,39 +127,32 @@ _FORMATS: Final = {"rating": ",.0f"}
 
 
 def of_summaries(material: Material) -> list[Figure]:
-    """The first measure with intervals of each such method, one row a model."""
+    """The measure that the first screen draws of each such method, one row a model."""
     # Other methods have figures by their columns, or by their summary.
     drawn = {
         source.name
         for source in material.context.sources
         if not is_judging(source.method) and drawing_summary(source) is None
     }
+    of_tables = {
+        (table.source, column.name): (table, place)
+        for table in reversed(material.tables)
+        for place, column in enumerate(table.columns)
+    }
     found: dict[str, Figure] = {}
-    for table in material.tables:
-        if table.source not in drawn or table.source in found:
-            continue
-        with_intervals = {
-            place
-            for row in table.rows
-            for place, cell in enumerate(row)
-            if isinstance(cell, Measured) and cell.low is not None
-        }
-        models = {row[0] for row in table.rows}
-        # Several rows a model are about several things, which one axis does not hold.
-        if not with_intervals or table.columns[0].name != "model" or len(models) < len(table.rows):
-            continue
-        place = min(with_intervals)
-        column = table.columns[place]
-        shown = figures.points(table, 0, place)
-        options = {"percent": column.form == "percent", "format": _FORMATS.get(column.form, "")}
-        found[table.source] = Figure(
-            figures.key("summary", table.source),
-            f"{table.title}: {column.name} ({table.source})",
-            f"n = {table.basis or f'{len(models)} models; prompts as in the table'}",
-            f"{column.name[:1].upper()}{column.name[1:]} by model, with intervals over prompts.",
-            table,
-            Picture("intervals", shown, column.name, options=options),
-        )
+    for one in material.brief.questions:
+        if one.is_drawn and one.source in drawn:
+            table, place = of_tables[one.source, one.measure]
+            form, name = table.columns[place].form, one.measure
+            options = {"percent": one.is_percent, "format": _FORMATS.get(form, "")}
+            found[one.source] = Figure(
+                figures.key("summary", one.source),
+                f"{table.title}: {name} ({one.source})",
+                f"n = {table.basis or 'as in the table'}",
+                f"{name[:1].upper()}{name[1:]} by model, with intervals over prompts.",
+                table,
+                Picture("intervals", figures.points(table, 0, place), name, options=options),
+            )
     return list(found.values())
 
 

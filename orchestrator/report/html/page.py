@@ -14,20 +14,20 @@ from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Source, roles_in
 from orchestrator.disk.paths import shown
 from orchestrator.figures import Figure
-from orchestrator.frames import counted_by, lazy_of, names_of
+from orchestrator.frames import counted_by, names_of
+from orchestrator.report import rankings as tables
 from orchestrator.report.html import basis, judgments, methods, ranked
 from orchestrator.report.html.examples import Examples, examples
 from orchestrator.report.html.figures import Material, made_safe
 from orchestrator.report.html.shell import keyed, page, template, undrawn
 from orchestrator.report.picture import forest
-from orchestrator.report.rankings import coverage
 from orchestrator.report.text import in_command, page_line, safe_block, safe_name, safe_names
 from orchestrator.report.words import subject
 from orchestrator.tables import Table
 
 _MAX_RECIPE: Final = 60_000
 _MAX_NOTES: Final = 8
-MAX_NAME: Final = 40
+MAX_NAME: Final = 48
 """Characters of a model's name in a sentence of the run in brief."""
 MAX_ROW_NAME: Final = 28
 """Characters of a model's name beside a plot."""
@@ -88,7 +88,7 @@ def content(material: Material, parts: Sequence[Section] | None = None) -> str:
     """
     main = template("main.html.j2")
     if parts is None:
-        return main.render(in_brief(material), shown="glance")
+        return main.render(in_brief(material), shown="glance", grid=keyed())
     figures = [figure for section in parts for figure in section.figures if not undrawn()]
     waiting = Markup('<p class="faint">Drawing …</p>')
     drawn = {figure.key: waiting for figure in figures if figure.picture is not None}
@@ -110,18 +110,11 @@ def _variables(material: Material, parts: Sequence[Section]) -> dict[str, object
 
 def summary(material: Material) -> str:
     """A run in short, as HTML that stands in a notebook: no style, script or chart."""
-    figures = [
-        figure
-        for one in material.rankings
-        for figure in ranked.of_ranking(one, material.models)[:1]
-    ]
-    tables = [table for table in material.tables if table.source == table.key]
-    numbered = keyed()
+    ranked = [tables.ratings(one) for one in material.rankings if one.n_judged]
     return template("summary.html.j2").render(
         material=material,
         **in_brief(material),
-        grids=[numbered(table) for table in ([figure.table for figure in figures] or tables)],
-        bases=[figure.basis for figure in figures],
+        grids=[*map(keyed(), ranked or material.brief.tables)],
         frames=[safe_name(name) for name in material.frames] or ["answers"],
     )
 
@@ -157,15 +150,17 @@ def shown_sections(material: Material) -> list[Section]:
     drawn = [
         {one.value for one in question.standings} for question in questions if question.is_drawn
     ]
-    found, there = [], []
+    found, there = [], [] if questions else [*material.brief.tables]
     for section in sections(material):
         figures = []
         for one in section.figures:
             is_drawn = one.picture is None or (
                 one.picture.kind == "intervals"
-                and any({row["value"] for row in one.picture.rows} <= values for values in drawn)
+                and any({row["value"] for row in one.picture.rows} <= of for of in drawn)
             )
-            if not is_drawn or one.table not in material.tables:
+            # Of a ranking, the table says more than the first screen.
+            is_said = one.picture is not None and section.key != "ranking"
+            if not is_drawn or not (is_said or one.table in material.tables):
                 figures.append(replace(one, picture=None) if is_drawn else one)
         there += [one.table for one in figures]
         folded = [one for one in section.folded if one.columns and one not in there]
@@ -188,7 +183,7 @@ def _parts(material: Material) -> Iterator[Section]:
         "Rankings",
         [figure for one in rankings for figure in ranked.of_ranking(one, models)],
     )
-    covered = coverage(rankings)
+    covered = tables.coverage(rankings)
     yield Section(
         "judge",
         "The judge",
@@ -226,19 +221,8 @@ def in_brief(material: Material) -> dict[str, object]:
         "forests": [forest(question) for question in brief.questions],
         "short": safe_names(brief.names, MAX_NAME, joined=True),
         "row_names": safe_names(brief.names, MAX_ROW_NAME, joined=True),
-        "is_empty": is_empty(material),
         "checks": [*(brief.questions[0].checks if brief.questions else ()), *brief.checks],
     }
-
-
-def is_empty(material: Material) -> bool:
-    """Return True if no method has a row yet."""
-    # Frames are read for this only where nothing else was found in them.
-    return not material.brief.questions and all(
-        lazy_of(material.frames, name).head(1).collect().is_empty()
-        for name in material.frames
-        if name != ITEMS
-    )
 
 
 def _behind(material: Material) -> dict[str, object]:

@@ -33,13 +33,11 @@ class Shown:
     Attributes:
         text: The value.
         aside: What stands beside it in small: interval, n, why there is no value.
-        number: Whether it stands on the right.
         order: What the column is sorted by.
     """
 
     text: str
     aside: str
-    number: bool
     order: str = ""
 
 
@@ -50,16 +48,14 @@ class Grid:
     Attributes:
         key: Its anchor.
         of: The table, for its words.
-        columns: Each with its heading, and whether it holds numbers.
-        bounded: Of each column, whether its numbers have something beside them: they are drawn in
-            two cells, so that the numbers stand below each other.
+        columns: Each with its heading, whether it holds numbers, and whether those have something
+            beside them: they are drawn in two cells, so that the numbers stand below each other.
         rows: One cell a column.
     """
 
     key: str
     of: Table
-    columns: Sequence[tuple[str, bool]]
-    bounded: Sequence[bool]
+    columns: Sequence[tuple[str, bool, bool]]
     rows: Sequence[Sequence[Shown]]
 
 
@@ -77,13 +73,14 @@ def grid(table: Table, key: str, limit: int = _MAX_CELL) -> Grid:
             if isinstance(number, int | float) and not isinstance(number, bool):
                 order = repr(float(number)) if math.isfinite(number) else ""
             text = safe_block(parts.value, limit)
-            cells.append(Shown(text, aside, not column.is_text, order))
+            cells.append(Shown(text, aside, order))
         rows.append(cells)
-    columns = [(column.name, not column.is_text) for column in table.columns]
-    bounded = [
-        number and any(row[i].aside for row in rows) for i, (_, number) in enumerate(columns)
+    columns = [
+        (column.name, number, number and any(row[at].aside for row in rows))
+        for at, column in enumerate(table.columns)
+        for number in [not column.is_text]
     ]
-    return Grid(key, table, columns, bounded, rows)
+    return Grid(key, table, columns, rows)
 
 
 _NEEDED: Final = ("altair", "vl_convert")
@@ -175,7 +172,7 @@ def isolated(text: str) -> Markup:
 
     Text between backticks is shown as code.
     """
-    escaped = str(escape(page_line(text)))
+    escaped = str(escape(together(page_line(text))))
     return coded(Markup(_RIGHT_TO_LEFT.sub(r"<bdi>\g<0></bdi>", escaped)))  # noqa: S704 (escaped)
 
 

@@ -88,10 +88,6 @@ class AnswerFile:
         self._first = f" (the first there is to {first!r:.80})" if first else ""
         self._hashes, self._places = _index(found, self._rows, self._form)
 
-    def __len__(self) -> int:
-        """Keys and prompts that it can be asked by."""
-        return len(self._hashes)
-
     def find(self, item: Item, ask: AnyAsk) -> Generation | Failure:
         """The answer to a turn of an item, or why there is none."""
         if not isinstance(ask, GenerateAsk) or ask.turn < 1:
@@ -99,18 +95,13 @@ class AnswerFile:
         said = f"{self._file} has no answer to {item.key!r}, turn {ask.turn}{self._first}"
         # The key is tried before the prompt, and an answer to the turn before one to all turns.
         n_turns = 1 + len(item.followups)
-        addresses = [
-            _hash(kind, value, turn, repeat)
+        places = [
+            self._place(kind, value, turn, repeat)
             for kind, value in (("key", key_text(item.key)), ("prompt", item.prompt.strip()))
             for turn in (ask.turn, 0)
             for repeat in sorted({ask.repeat, 0}, reverse=True)
         ]
-        for address in addresses:
-            at = int(np.searchsorted(self._hashes, np.uint64(address)))
-            there = at < len(self._hashes) and int(self._hashes[at]) == address
-            place = int(self._places[at]) if there and self._places[at] != _SEVERAL else None
-            if place is None:
-                continue
+        for place in (one for one in places if one != _SEVERAL):
             try:
                 row = answer_row(self._rows.row(place), self._form)
             except (RowError, DatasetError) as error:
@@ -127,11 +118,17 @@ class AnswerFile:
         key = item.key
         looks = [normalize("NFC", key), normalize("NFD", key), key.strip(), f"{key} "]
         for other in (*looks, key.lower(), key.upper(), key.casefold()):
-            near = [np.uint64(_hash("key", other, turn, 0)) for turn in (ask.turn, 0)]
-            first, end = (np.searchsorted(self._hashes, near, side) for side in ("left", "right"))
-            if other != key and (first < end).any():
+            near = {self._place("key", other, turn, 0) for turn in (ask.turn, 0)}
+            if other != key and near != {_SEVERAL}:
                 return _no_answer(f"{said}; it has one to {other!a}, not to {key!a}")
         return _no_answer(said)
+
+    def _place(self, *address: object) -> int:
+        """The row at an address; `_SEVERAL` for none that it could be."""
+        wanted = np.uint64(_hash(*address))
+        at = np.searchsorted(self._hashes, wanted)
+        is_there = at < len(self._hashes) and self._hashes[at] == wanted
+        return int(self._places[at]) if is_there else _SEVERAL
 
     def _text_of(
         self, row: AnswerRow, item: Item, ask: GenerateAsk, begin: int
@@ -211,22 +208,21 @@ def _read(
             found.append((index, row._replace(samples=())))
     faults.check()
     if found and n_empty == len(found):
-        raise DatasetError(
-            f"{rows.where(found[0][0])}: no text for an answer, as in all other rows"
-        )
+        where = rows.where(found[0][0])
+        raise DatasetError(f"{where}: no text for an answer, as in all other rows")
     return found, generators, n_empty
 
 
 def _read_as(rows: Rows, form: Form, found: list[tuple[int, AnswerRow]], n_empty: int) -> str:
     """The form, and where the parts of an answer come from, as a sentence."""
     first = rows.row(found[0][0])
-    paths = [
+    model, text = (
         next((repr(path) for path in names if at(first, path) not in (None, "")), "")
         for names in (form.model, form.text)
-    ]
-    model = f"model from {paths[0]}, " if paths[0] else ""
+    )
+    model = f"model from {model}, " if model else ""
     empty = f"; {n_empty:,} of {len(found):,} rows without text" if n_empty else ""
-    text = paths[1] or repr(form.text[0])
+    text = text or repr(form.text[0])
     return f"{rows.file} read as {form.name}: {model}text from {text}{empty}"
 
 

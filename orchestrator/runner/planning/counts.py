@@ -347,7 +347,7 @@ def earlier_paces(prepared: Prepared, where: Path) -> Paces:
 
 def _pace_of(prepared: Prepared, run: Path) -> dict[str, float]:
     directory = RunDirectory.open(run)
-    status, revision = directory.read_status(), last_revision(directory)
+    status, revision = directory.status(), last_revision(directory)
     if status is None or revision is None or not status.values.get("requests_sent"):
         # The last call sent nothing, so its seconds are not those of its requests.
         return {}

@@ -176,9 +176,10 @@ def _unanswered(name: str, find: Given, dataset: Dataset) -> str:
     if not n_found:
         why = failed[0].message if failed else "the dataset has no items"
         raise DatasetError(f"model {name!r}: no answer fits an item of {dataset.name}: {why}")
-    some = "" if n_items == len(dataset) else "the first "
-    lack = f"{len(failed):,} of {some}{n_items:,} items have no answer"
-    return f"{lack}, such as: {failed[0].message}" if failed else ""
+    if not failed:
+        return ""
+    some = f"{'' if n_items == len(dataset) else 'the first '}{n_items:,}"
+    return f"{len(failed):,} of {some} items have no answer, such as: {failed[0].message}"
 
 
 def parts_of(recipe: Recipe, *, allow_code: bool) -> list[Part]:

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.backend import Provenance
-from orchestrator.errors import OrchestratorError, ServerChangedError
+from orchestrator.disk.paths import STORE_NAME
+from orchestrator.errors import OrchestratorError, ServerChangedError, StoreError
 from orchestrator.recipe.settings import ReusedRun
 from orchestrator.records import Outcome
 from orchestrator.runner.models.identity import provenance_words, same_identity, server_label
 from orchestrator.runner.models.records import adopt_probe
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.store import Lender, Lent, Store, StoredServer
+from orchestrator.store.blobs import located
 
 _log = logging.getLogger(__name__)
 
@@ -195,4 +197,6 @@ def copies_of(prepared: Prepared, store: Store, *, accept_change: bool) -> Copie
 
 
 def _unreadable(run: ReusedRun, error: OrchestratorError) -> OrchestratorError:
+    if isinstance(error, StoreError):
+        error = located(error, Path(run.path, STORE_NAME))
     return run.error(f"{run.said!r} cannot be reused: {error}")

@@ -51,8 +51,8 @@ def last_revision(run_dir: RunDirectory) -> dict[str, Any] | None:
     Raises:
         StoreError: If it is damaged.
     """
-    latest = run_dir.last_revisions(1)
-    return read_revision(latest[0]) if latest else None
+    latest = run_dir.last_revision
+    return None if latest is None else read_revision(latest)
 
 
 def stored_revision(store: Store, run_dir: RunDirectory) -> dict[str, Any]:

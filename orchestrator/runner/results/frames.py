@@ -18,7 +18,7 @@ from orchestrator.contracts.context import answer_slices, ranked_in
 from orchestrator.dataset import Dataset
 from orchestrator.disk import files
 from orchestrator.errors import StoreError, on_disk_error
-from orchestrator.frames import FrameFiles, counted_by, names_of, write_parquet, writing_parquet
+from orchestrator.frames import FrameFiles, counted_by, names_of, write_parquet
 from orchestrator.probing.checks import CLOSING, OPENING, REMEDY
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
@@ -158,7 +158,7 @@ def failed_units(frames: FrameFiles) -> int:
     """
     n_failed = 0
     for name in frames:
-        names = frames.names(name)
+        names = names_of(frames, name)
         if "status" not in names:
             continue
         of_unit = [column for column in _OF_UNIT if column in names] or ["status"]
@@ -193,7 +193,8 @@ def export(store: Store, folder: Path, late: DeferredInterrupts | None = None) -
             yield from unit.rows
 
     for frame, schema in schemas.items():
-        write_parquet(schema, rows(frame), paths[frame])
+        for _ in write_parquet(schema, rows(frame), paths[frame]):
+            pass
     if paths:
         store.check_places(plan_id, n_read)
         write_mark(folder / EXPORTED, mark, paths.values())
@@ -243,7 +244,7 @@ def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
         # Without a mark, who reads the file meanwhile does not take it for damaged.
         with contextlib.suppress(OSError):
             written.unlink()
-        yield from writing_parquet(ITEM_COLUMNS, _items(dataset), path)
+        yield from write_parquet(ITEM_COLUMNS, _items(dataset), path)
         write_mark(written, mark, [path])
 
 

@@ -26,7 +26,7 @@ def status(run_dir: str | Path) -> dict[str, object]:
         RunDirectoryError: If there is no run, or it never began to send.
     """
     path = newest(Path(run_dir))
-    found = RunDirectory.open(path).read_status()
+    found = RunDirectory.open(path).status()
     if found is None:
         raise RunDirectoryError(
             f"{path}: this run has no status yet, or its status.json is damaged: `orchestrator "
@@ -95,7 +95,7 @@ def describe(run: Path) -> dict[str, Any]:
             written = max(written, found.st_mtime)
     row = {"path": str(run), "size": size, "age_s": max(0.0, wall_ms() / 1000 - written)}
     try:
-        said = RunDirectory.open(run).read_status()
+        said = RunDirectory.open(run).status()
     except RunDirectoryError as error:
         # One folder that can't be read must not hide the others.
         _log.info("%s", error)

@@ -27,10 +27,11 @@ from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Context, Source, answer_frames, ranked_in
 from orchestrator.contracts.method import Method, Summary, frame_of
 from orchestrator.disk import files
+from orchestrator.disk.paths import is_foreign
 from orchestrator.errors import NotAllowedError, OrchestratorError, PluginError, UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.plugins.base import Settings
-from orchestrator.plugins.permission import how_to_permit_run
+from orchestrator.plugins.permission import how_to_permit
 from orchestrator.ranking.agreement import judges_agreement
 from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.ranking.cells import given
@@ -238,6 +239,8 @@ def _of_method(
 
     def compute() -> list[Table]:
         rows = given(context, source, summary.reads)
+        if rows.width and rows.is_empty():
+            return []
         own = msgspec.structs.replace(context, rows=rows, sources=[source])
         return _said(summary(source.method.config).summarise, own)
 
@@ -382,7 +385,11 @@ def _loaded(
             # A run of another version, or of code that is not allowed now.
             why = str(error)
             if isinstance(error, NotAllowedError) and run is not None:
-                why = f"{why}; {how_to_permit_run(run)}"
+                how = (
+                    "no code is imported for a run of another user; to see its tables, copy the "
+                    "run, and allow its code there, if you trust it"
+                )
+                why = f"{why}; {how if is_foreign(run) else how_to_permit(run)}"
             said = (
                 f"skipped the summary of {plugins.label(kind)}: {why}. Its rows can still be "
                 "read and exported"

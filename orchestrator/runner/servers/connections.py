@@ -110,7 +110,8 @@ def endpoint_of(spec: ModelSpec, base_url: str) -> Endpoint:
 def key_in(variable: str, *, is_word: bool = True) -> str:
     """The value that an environment variable holds, without the white space around it.
 
-    Files of secrets mostly end with a newline, which no header can carry.
+    Files of secrets mostly end with a newline, which no header can carry; files of variables may
+    have a key in quotes, which Docker keeps.
 
     Args:
         variable: Its name.
@@ -120,6 +121,8 @@ def key_in(variable: str, *, is_word: bool = True) -> str:
         UsageError: If there is none, or it can't be sent.
     """
     value = os.environ.get(variable, "").strip()
+    if is_word and value[:1] in {"'", '"'} and value[:1] == value[-1:]:
+        value = value.strip(value[:1]).strip()
     if not value:
         raise UsageError(f"the environment variable {variable} is not set")
     if not (value.isascii() and value.isprintable()) or (is_word and " " in value):

@@ -110,13 +110,13 @@ class Session(Listener):
         plan, self._opened = prepared.plan, opened
         self._plan, self._store, self._core, self._budget = plan, store, core, budget
         self._fleet, self._all_waves, self._run_dir = fleet, waves, str(run_dir)
-        specs = {name: prepared.models[name] for name in prepared.identities}
         self._recent: dict[bytes, Generation] = {}
         copies = fleet.copies
         self._n_copied = {} if copies is None else copies.n_copied
         self._driver = Driver(
             plan,
-            self._look_up,
+            # Past the answers that have just come: all pairs of an item ask for them.
+            lambda key: self._recent.get(key) or self._failed_now.get(key) or store.get(key),
             prepared.systems,
             reuse=None if copies is None else copies.find,
             epoch_of=store.server_epoch,
@@ -142,8 +142,8 @@ class Session(Listener):
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         per_minute = {
-            name: spec.limits.requests_per_minute
-            for name, spec in specs.items()
+            spec.name: spec.limits.requests_per_minute
+            for spec in map(prepared.models.__getitem__, prepared.identities)
             if spec.limits.requests_per_minute is not None and spec.entry.batch is None
         }
         self.scheduler = Scheduler(
@@ -310,10 +310,6 @@ class Session(Listener):
         # Units that go on together, once a turn of the event loop, cost less than one by one.
         self._came.append((request, outcome))
         self._pump_later(0.0)
-
-    def _look_up(self, key: bytes) -> Outcome | Failure | None:
-        """The store, past the answers that have just come: all pairs of an item ask for them."""
-        return self._recent.get(key) or self._failed_now.get(key) or self._store.get(key)
 
     # -- the pump ---------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ const byTokens = (one, trace, by) => {
   if (!trace) return h("p", { class: "faint" }, "Reading …");
   const draw = drawOf(trace, one.model, one.turn, one.method);
   const tokens = tokensOf(trace, draw);
-  if (!tokens) return [h("p", { class: "note" }, trace.why ? "The requests of this answer cannot be traced here; see Requests." : "The tokens of this answer were not observed."), missing(draw?.missing), h("pre", { dir: "auto" }, one.text)];
+  if (!tokens) return [h("p", { class: "note" }, trace.why ? "The requests of this answer cannot be trace here; see Requests." : "The tokens of this answer were not observed."), missing(draw?.missing), h("pre", { dir: "auto" }, one.text)];
   const there = measures(tokens);
   return tokenView(tokens, there.includes(by) ? by : "logprob", `Tokens of the answer of ${one.model}`);
 };

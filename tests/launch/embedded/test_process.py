@@ -91,3 +91,18 @@ def test_a_server_that_others_can_ask_needs_a_key(
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
 def test_a_server_of_this_machine_alone_needs_none(host: str) -> None:
     assert server.is_loopback(host)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_models_load_ends_it_well(number):
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        server._stop_on_signals()
+        with pytest.raises(SystemExit) as ended:
+            signal.raise_signal(number)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    assert ended.value.code == 0

@@ -211,3 +211,13 @@ async def test_what_no_method_asks_of_a_server_is_no_warning(meet, caplog):
     scoring = {"m": [*NEEDS["m"], ("scoring", Need("score"))]}
     with pytest.raises(UsageError, match="scoring: score by 'm'"):
         await meet(Probes(meet.store, scoring))
+
+
+async def test_what_a_server_showed_for_a_request_is_not_asked_again(meet):
+    await meet()
+    asked = []
+    for needs in (NEEDS, {"m": [("judging", Need("generate"))]}):
+        before = meet.script.n_asked
+        await meet(Probes(meet.store, needs))
+        asked.append(meet.script.n_asked - before)
+    assert asked[0] == asked[1]

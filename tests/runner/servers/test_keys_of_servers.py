@@ -8,13 +8,13 @@ from orchestrator.errors import UsageError
 from orchestrator.runner.servers.connections import key_in
 
 AROUND = st.text(" \t\r\n", max_size=3)
-KEYS = st.from_regex(r"[!-~]{1,20}", fullmatch=True)
+KEYS = st.from_regex(r"[!#-&(-~]{1,20}", fullmatch=True)
 
 
-@given(AROUND, KEYS, AROUND)
-def test_white_space_around_a_key_is_left_out(before, key, after):
+@given(AROUND, st.sampled_from(["", "'", '"']), KEYS, AROUND)
+def test_white_space_and_quotes_around_a_key_are_left_out(before, quote, key, after):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("A_KEY", before + key + after)
+        patch.setenv("A_KEY", before + quote + key + quote + after)
         assert key_in("A_KEY") == key
 
 
@@ -27,7 +27,7 @@ def test_what_no_header_can_carry_is_said_without_the_key(begin, wrong, end):
     assert str(raised.value).endswith("outside ASCII")
 
 
-@pytest.mark.parametrize("value", ["", " \n"])
+@pytest.mark.parametrize("value", ["", " \n", '""', "' '", "'"])
 def test_an_empty_variable_is_not_set(monkeypatch, value):
     monkeypatch.setenv("A_KEY", value)
     with pytest.raises(UsageError, match="A_KEY is not set"):
