@@ -54,7 +54,7 @@ _OURS: Final = re.compile(
     re.IGNORECASE,
 )
 _SPELLED: Final = {"authorization": "Authorization", "user-agent": "User-Agent"}
-_ROUTE: Final = re.compile(r"(?:/chat)?/completions/*$")
+_ROUTE: Final = re.compile(r"/(?:(?:chat/)?completions|responses|messages)/*$")
 _NO_URL: Final = "must be a URL such as http://127.0.0.1:8000"
 # A name as it is looked up, or an address of IPv6.
 _HOST: Final = re.compile(r"[\w.-]+|[\da-f:.]+(?:%[\w.-]+)?", re.ASCII)
@@ -117,7 +117,7 @@ def base_url_fault(base_url: str) -> str:
     if parts.fragment:
         return "must not contain '#'"
     if route := _ROUTE.search(parts.path):
-        return f"must end before {route[0]!r}, which each request adds"
+        return f"must end before {route[0]!r}; each request adds its route"
     parameters = parse_qsl(parts.query, keep_blank_values=True)
     if any(is_secret_parameter(name) for name, _ in parameters):
         return f"must not contain a key behind '?'; {_INSTEAD}"

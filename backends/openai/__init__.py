@@ -244,9 +244,7 @@ _OF_A_ROUTE: Final = frozenset({400, 401, 402, 422, 429, "no_answer", "no_logpro
 _MOST_LEAST: Final = 64
 # An endpoint of many machines may have as many fingerprints.
 _MOST_ORIGINS: Final = 8
-_OF_REASONING: Final = re.compile(
-    r"unsupported (?:parameter|value): '(?:temperature|top_p)'", re.IGNORECASE
-)
+_OF_REASONING: Final = re.compile(r"(?i)unsupported (?:parameter|value): '(?:temperature|top_p)'")
 _WITHOUT: Final = (
     "methods that read probabilities need another endpoint; for texts alone say `logprobs: false` "
     "in its settings"

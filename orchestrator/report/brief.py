@@ -186,7 +186,7 @@ _REMEDIES: Final = {
     "no_credit": "Add credit to the account of ",
     "not_found": "Correct the name or the address of ",
     "redirected": "Correct the address (`base_url`) of ",
-    "rate_limited": "Lower `limits.requests_per_minute` of ",
+    "rate_limited": "Wait, or lower `limits.requests_per_minute`, for ",
     "timeout": "Raise `limits.timeout_s`, or lower `limits.max_in_flight`, of ",
     "no_logprobs": "Use a server that returns log-probabilities for ",
 }

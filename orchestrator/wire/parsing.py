@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.records import UNCLEAR, Failure, FloatArray, unparseable
+from orchestrator.records import REQUEST, UNCLEAR, Failure, FloatArray, unparseable
 from orchestrator.wire import failures
 
 MAX_BODY_BYTES: Final = 64 * 2**20
@@ -37,6 +37,8 @@ _GROWING: Final = frozenset((
 ))  # fmt: skip
 _INDEXED: Final = ("choices", "tool_calls")
 _HOLDING: Final = ("delta", "logprobs", "function")
+# Where other interfaces have their answers: Anthropic, OpenAI's Responses, Ollama, Gemini, TGI.
+_OTHERS: Final = frozenset(("content", "output", "response", "candidates", "generated_text"))
 _ERROR_FIELDS: Final = ("error", "errors", "message", "detail", "msg", "base_resp")
 # How Azure and Gemini say that a prompt was filtered, beside no answer. Words (`rulings`) can't
 # tell: filters are named where it passed, too. A text that repeats it escapes its quotes.
@@ -57,13 +59,9 @@ class Usage(msgspec.Struct, gc=False):
     """Token counts as the server gives them."""
 
     class Details(msgspec.Struct, gc=False):
-        """Counts of the prompt's tokens, by source."""
+        """Parts of a count: of the prompt what the cache held, of the text the reasoning."""
 
         cached_tokens: int | None = None
-
-    class Written(msgspec.Struct, gc=False):
-        """Counts of the generated tokens, by type."""
-
         reasoning_tokens: int | None = None
 
     prompt_tokens: int | None = None
@@ -71,7 +69,7 @@ class Usage(msgspec.Struct, gc=False):
     total_tokens: int | None = None
     cached_tokens: int | None = None
     prompt_tokens_details: Details | None = None
-    completion_tokens_details: Written | None = None
+    completion_tokens_details: Details | None = None
 
     @property
     def n_prompt(self) -> int:
@@ -145,12 +143,13 @@ class Decoder(Generic[T]):
             return Failure("unparseable", said, status=200, scope=UNCLEAR)
         try:
             parsed = _parsed(body)
-        except _UNREADABLE:
+        except _UNREADABLE as error:
             # Not permanent: what was cut or garbled on its way may come whole the next time.
-            what = "not JSON" if body.strip() else "empty"
-            what = "no whole stream of parts" if _STREAMED.match(body) else what
-            said = f"the reply is {what}: {_start(body, secret)}".removesuffix(": ")
-            return Failure("unparseable", said)
+            what = "no whole stream of parts" if _STREAMED.match(body) else "not JSON"
+            said = f"the reply is {what}: {_start(body, secret)}" if body.strip() else "empty reply"
+            # Lines of JSON are how some servers stream, whatever they are asked for.
+            is_lines = body.startswith(b"{") and str(error).startswith("Extra data")
+            return Failure("unparseable", said, scope=UNCLEAR if is_lines else REQUEST)
         if isinstance(parsed, dict) and parsed.get("usage") is not None:
             # Counts are no part of an answer: one that is none must not cost it.
             parsed["usage"] = _counts(parsed["usage"])
@@ -331,12 +330,17 @@ def error_in(body: bytes, secret: str) -> Failure:
         parsed = _parsed(body)
     except _UNREADABLE:
         parsed = None
-    if isinstance(parsed, dict) and any(map(parsed.get, _ERROR_FIELDS)):
-        return failures.in_reply(parsed, secret)
-    said = f"the reply has no answer: {_start(body, secret)}"
+    reply = parsed if isinstance(parsed, dict) else {}
+    is_message = isinstance(reply.get("message"), dict)
+    if any(map(reply.get, _ERROR_FIELDS)) and not is_message:
+        return failures.in_reply(reply, secret)
+    # As another interface answers, each time.
+    is_other = is_message or bool(_OTHERS.intersection(reply))
+    whose = "is of another interface; correct base_url" if is_other else "has no answer"
+    said = f"the reply {whose}: {_start(body, secret)}"
     if FILTERED.search(body):
         return Failure("moderation", said, permanent=True, status=200)
-    return Failure("unparseable", said)
+    return Failure("unparseable", said, status=200, scope=UNCLEAR if is_other else REQUEST)
 
 
 def field(name: str, kind: type[T]) -> Callable[[bytes, str], T | Failure]:

@@ -52,7 +52,6 @@ _OVERLOADED: Final = Ruling("rate_limited")
 _BROKEN: Final = Ruling("server_error")
 _UNLOADED: Final = Ruling("server_error", UNCLEAR)
 _ODD: Final = Ruling("bad_request", UNCLEAR)
-_UNEXPLAINED: Final = _ODD._replace(permanent=True)
 
 
 def _words(*patterns: str) -> re.Pattern[str]:
@@ -236,7 +235,7 @@ _BY_STATUS: Final[Mapping[int, Ruling]] = {
     # What no words tell of is a server's own error. TGI says 424 when a shard failed, and a gateway
     # 499 of a request that it gave up.
     **dict.fromkeys((_UNSTATED, 409, 424, 425, 499), _BROKEN),
-    **dict.fromkeys((400, 422), _UNEXPLAINED),
+    **dict.fromkeys((400, 422), _ODD._replace(permanent=True)),
     **dict.fromkeys((401, 407), _KEY),
     402: _CREDIT,
     403: Ruling("unauthorised", UNCLEAR),
@@ -246,7 +245,6 @@ _BY_STATUS: Final[Mapping[int, Ruling]] = {
     413: _TOO_LONG,
     **dict.fromkeys((429, 529), _OVERLOADED),
 }
-_REDIRECTED: Final = Ruling("redirected", SERVER)
 # Accepted for later (202), or done without a body (204): no answer comes on this connection.
 _ACCEPTED: Final = Ruling(
     "unparseable", UNCLEAR, advice="a success without an answer; check base_url and its gateway"
@@ -277,7 +275,7 @@ def ruling(status: int, words: str, *, may_wait: bool) -> Ruling:
     if 200 <= status < 300:
         return _ACCEPTED
     if 300 <= status < 400:
-        return _REDIRECTED
+        return Ruling("redirected", SERVER)
     if status >= 500 and status not in _BY_STATUS:
         may_be = _BY_A_SERVER[status != _OWN_ERROR :]
         return next((found for its, found in may_be if its.search(words)), _BROKEN)

@@ -99,6 +99,7 @@ def test_a_secret_in_defaults_or_an_override_is_refused_and_not_shown(tmp_path):
         ({"base_url": f"{URL}?v=1", "query": {"v": "2"}}, "models.a.query: 'v' is in base_url"),
         ({"base_url": [URL, f"{URL}?v="], "query": {"v": TOKEN}}, "'v' is in base_url already"),
         ({"base_url": f"{URL}/chat/completions"}, "must end before '/chat/completions'"),
+        ({"base_url": f"{URL}/v1/responses"}, "must end before '/responses'"),
         ({"base_url": f"{URL}/completions/?v=1"}, "must end before '/completions/'"),
         ({"base_url": f"{URL} "}, "models.a.base_url: must be a URL such as"),
         ({"base_url": [URL, "https://models.example/"]}, "a list of different addresses"),

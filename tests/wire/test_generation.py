@@ -321,4 +321,4 @@ def test_a_part_that_is_written_otherwise_costs_no_answer(odd, top):
 def test_a_shape_that_no_reply_has_is_the_servers_until_others_are_answered():
     failure = fail(b'{"choices": {"0": {}}}')
     assert (failure.cause, failure.permanent, failure.scope) == ("unparseable", True, UNCLEAR)
-    assert fail(b" ").message == "the reply is empty"
+    assert fail(b" ").message == "empty reply"

@@ -446,6 +446,25 @@ def test_a_stream_that_is_cut_or_makes_no_reply_may_come_whole_the_next_time(bod
         assert "stream" in made.message
 
 
+OTHER_INTERFACES = {
+    "Ollama": {"message": {"role": "assistant", "content": "Hi"}, "done": True},
+    "Anthropic": {"type": "message", "content": [{"type": "text", "text": "Hi"}]},
+    "Responses": {"object": "response", "output": [{"type": "message", "content": []}]},
+    "Gemini": {"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]},
+    "TGI": {"generated_text": "Hi"},
+}
+
+
+@pytest.mark.parametrize("whose", OTHER_INTERFACES)
+def test_an_answer_of_another_interface_is_paid_for_once(whose):
+    line = json.dumps(OTHER_INTERFACES[whose]).encode()
+    for body in (line, line + b"\n" + line + b"\n"):
+        for made in (replies.generation(body, Reading()), choice_from_top(body, labels("A", "B"))):
+            assert isinstance(made, Failure)
+            assert (made.cause, made.retriable, made.scope) == ("unparseable", False, UNCLEAR)
+            assert ("base_url" in made.message) == (body is line)
+
+
 @pytest.mark.parametrize(
     "body", [b"<!DOCTYPE html><p>Log in", b"\n<html>", b"<?xml version='1.0'?>"]
 )
