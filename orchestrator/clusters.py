@@ -110,13 +110,6 @@ def codes(column: pl.Series) -> NDArray[np.int64]:
     """Names as whole numbers in their sorted order, from 0 on: shape (n,)."""
     if column.dtype.is_integer() and not column.has_nulls():
         return codes_of(column.to_numpy())
-    if isinstance(column.dtype, pl.Categorical) and not column.has_nulls():
-        # Each name is put into order once, not once a row.
-        names, places = column.unique(), column.to_physical().to_numpy()
-        of_place = np.zeros(int(places.max(initial=0)) + 1, np.int64)
-        of_place[names.to_physical().to_numpy()] = codes(names.cast(pl.String))
-        found: NDArray[np.int64] = of_place[places]
-        return found
     ranks: NDArray[np.int64] = column.rank("dense").cast(pl.Int64).to_numpy()
     return ranks - 1
 

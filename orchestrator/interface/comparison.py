@@ -11,7 +11,6 @@ import msgspec
 import polars as pl
 
 from orchestrator.columns import score_words
-from orchestrator.disk import columnar
 from orchestrator.disk.files import write_text
 from orchestrator.errors import UsageError, nearest
 from orchestrator.figures import Figure, Picture, key, point
@@ -247,7 +246,6 @@ def compare(
     changes = most_changed(found, sides[0])
     # It holds a number of each prompt for each difference.
     del found
-    columnar.give_back()
     rankings = joint_rankings(sides, common, confidence_level)
     tables = [*_differences(compared, chosen, sides), *rating_tables(sides, rankings)]
     tables += agreement_tables(sides, common, confidence_level)

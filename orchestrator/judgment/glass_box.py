@@ -194,16 +194,11 @@ def combo(
         raise StatisticsError(f"which way is better is not stated for {', '.join(unknown)}")
     complete = np.all([np.isfinite(column) for column in columns.values()], axis=0)
     total = np.where(complete, 0.0, np.nan)
-    # A choice that keeps all would copy all.
-    kept = slice(None) if complete.all() else complete
     for name, column in columns.items():
-        values = orientation[name] * column[kept]
+        values = orientation[name] * column[complete]
         if not values.size or np.ptp(values) == 0:
             continue
-        mean, deviation = values.mean(), values.std()
-        values -= mean
-        values /= deviation
-        total[kept] += values
+        total[complete] += (values - values.mean()) / values.std()
     return total
 
 
