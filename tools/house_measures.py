@@ -32,16 +32,16 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 944,
     "functions with `Any` in the signature": 214,
-    "lines": 99_097,
+    "lines": 99_058,
     "files": 396,
-    "distinct names": 3_594,
-    "value classes": 479,
-    "fields of value classes": 2_318,
+    "distinct names": 3_587,
+    "value classes": 477,
+    "fields of value classes": 2_314,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,
     "files to a run's first request": 7,
-    "files that one run enters": 174,
+    "files that one run enters": 173,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 
