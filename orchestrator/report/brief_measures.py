@@ -232,7 +232,11 @@ def _answer(
     if not known:
         return "empty", phrase("No ", measure, f": it is undefined for every {over}.")
     first = known[0]
-    shown = cell_text(column, _value_of(cells[first]))
+    # What is doubted of a value stands beside the sentence.
+    said = {
+        model: cell_text(column, Measured(x.value, x.low, x.high)) for model, x in cells.items()
+    }
+    shown = said[first]
     start: list[Part] = [most, measure, ": ", Name(first), " ", Quote(shown)]
     first_ones = [model for model in known if cells[model].value == cells[first].value]
     if len(first_ones) == len(known) > 1:
@@ -246,9 +250,8 @@ def _answer(
         return "open", phrase(start, ".")
     if not close:
         second = known[len(first_ones)]
-        then = cell_text(column, _value_of(cells[second]))
         state: State = "answered" if len(first_ones) == 1 else "tied"
-        return state, phrase(start, ", then ", Name(second), " ", Quote(then), ".")
+        return state, phrase(start, ", then ", Name(second), " ", Quote(said[second]), ".")
     return "open" if len(close) == len(known) - 1 and not apart else "tied", phrase(
         start, f"; not clearly {beyond} ", names(close), "."
     )
@@ -280,8 +283,3 @@ def _standing(column: Column, model: str, cell: Measured) -> Standing:
         shown=text,
         bounds=whole.removeprefix(text).strip() if cell.low is not None else cell.why,
     )
-
-
-def _value_of(cell: Measured) -> Measured:
-    """The value with its interval; what is doubted of it stands beside the sentence."""
-    return Measured(cell.value, cell.low, cell.high)
