@@ -236,16 +236,17 @@ def _answer(
     said = {
         model: cell_text(column, Measured(x.value, x.low, x.high)) for model, x in cells.items()
     }
-    shown = said[first]
-    start: list[Part] = [most, measure, ": ", Name(first), " ", Quote(shown)]
+    start: list[Part] = [most, measure, ": ", Name(first), " ", Quote(said[first])]
     first_ones = [model for model in known if cells[model].value == cells[first].value]
     if len(first_ones) == len(known) > 1:
-        return "open", phrase(f"No winner: every {over} has ", measure, " ", Quote(shown), ".")
+        return "open", phrase(
+            f"No winner: every {over} has ", measure, " ", Quote(said[first]), "."
+        )
     if len(first_ones) > 1:
-        start = [most, measure, ": ", *names(first_ones), ", each ", Quote(shown)]
+        start = [most, measure, ": ", *names(first_ones), ", each ", Quote(said[first])]
     close = [one for one in known if one not in first_ones and (first, one) not in apart]
     if len(order) == 1:
-        return "open", phrase(Name(first), ": ", measure, " ", Quote(shown), ".")
+        return "open", phrase(Name(first), ": ", measure, " ", Quote(said[first]), ".")
     if len(known) == 1:
         return "open", phrase(start, ".")
     if not close:

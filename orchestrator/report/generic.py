@@ -288,8 +288,7 @@ def generic_json(table: Table) -> dict[str, Any]:
 def _heading(table: Table) -> tuple[str, str]:
     title = table.title
     if table.source and table.source not in table.key.split("."):
-        # Of a comparison, a score of a method
-        source = score_words(table.source) if "." in table.source else table.source
-        title = f"{title} ({source})"
+        of = table.source
+        title = f"{title} ({score_words(of) if '.' in of else of})"
     is_marked = table.warning and not title.startswith("No ranking")
     return f"{title} {UNTRUSTED}" if is_marked else title, table.basis
