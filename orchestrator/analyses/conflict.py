@@ -22,7 +22,6 @@ from orchestrator.plugin import (
     Cell,
     Context,
     Settings,
-    Source,
     Table,
     UsageError,
     make_table,
@@ -82,8 +81,9 @@ class ConflictAnalysis(Analysis[Config]):
         # Verdicts of judges: item, model, turn, rater, label, and hash of what was judged.
         found = [pl.DataFrame(schema=_JUDGMENTS)]
         label = pl.col("verdict").sign()
-        for source in _source(context, None, "judged_rewrites"):
-            if config.judged is None or source.name in config.judged:
+        for source in context.sources:
+            is_named = config.judged is None or source.name in config.judged
+            if source.kind == "judged_rewrites" and is_named:
                 rater = pl.format("{} ({})", pl.col("judge"), pl.lit(source.name))
                 for part in context.slices_of(source, _OF_JUDGMENTS):
                     rows = part.filter(pl.col("status") == "ok")
@@ -100,16 +100,9 @@ class ConflictAnalysis(Analysis[Config]):
         return [_conflicts(context, labels, both), *_agreement(context, labels)]
 
 
-def _source(context: Context, name: str | None, kind: str) -> list[Source]:
-    return [
-        source
-        for source in context.sources
-        if source.kind == kind and (name is None or source.name == name)
-    ]
-
-
 def _gaps(context: Context, name: str | None) -> pl.DataFrame:
-    sources = _source(context, name, "probdiff")
+    sources = [one for one in context.sources if one.kind == "probdiff"]
+    sources = [one for one in sources if name in (None, one.name)]
     if not sources:
         what = "" if name is None else f" called {name!r}"
         raise UsageError(f"{context.name}: the recipe has no method of kind probdiff{what}")

@@ -63,7 +63,7 @@ class MethodSettings(Settings):
         ),
     )
     candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to evaluate. Default: all that are not judges."
+        None, description="Models to evaluate. Default: all that are not judges.", min_length=1
     )
 
 

@@ -248,13 +248,12 @@ def compare(
     tables = [*_differences(compared, chosen, sides), *rating_tables(sides, rankings)]
     tables += agreement_tables(sides, common, confidence_level)
     settings = {side.label: side.result.settings for side in sides}
-    tables += [
-        table
-        for table in (changed_table(changes, chosen), settings_table(settings))
-        if table is not None
-    ]
+    more = (changed_table(changes, chosen), settings_table(settings))
+    tables += [table for table in more if table is not None]
     incomplete = ((side.label, side.result.completeness.words()) for side in sides)
     notes = [f"{label}: {warning}" for label, warning in incomplete if warning]
+    if len({side.result.path.resolve() for side in sides}) < len(sides):
+        notes.append("a run is compared with itself")
     notes += [*common_notes(sides, common), *match_notes(sides)]
     return Comparison(
         runs=tuple(_about(side, common) for side in sides),

@@ -21,7 +21,6 @@ from orchestrator.plugin import (
     Messages,
     Method,
     MethodSettings,
-    ModelName,
     Prefix,
     Stage,
     Unit,
@@ -51,9 +50,6 @@ class JudgeSettings(LedSettings):
     # True if the method reads the label behind a prefix that follows the judge's reasoning.
     CONCLUDES: ClassVar[bool] = False
 
-    candidates: tuple[ModelName, ...] | None = Field(
-        None, description="Models to evaluate. Default: all that are not judges.", min_length=1
-    )
     judges: Judges
     prompt: TemplateText = Field(
         "", description="Name of a prompt, or a Jinja template (or a .j2 file)."

@@ -16,6 +16,8 @@ from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import DatasetError, UsageError
 from orchestrator.interface.labelling import sheet_of, write_sheet
 from orchestrator.methods import pairwise_ranking
+from orchestrator.methods._drawing import AnswersConfig
+from orchestrator.methods.answers import Answers
 from orchestrator.ranking.human_labels import fingerprint, key_path, read_human_labels, skipped_rows
 from orchestrator.ranking.labelled import Config
 from tests.summaries import judged as invented
@@ -251,6 +253,17 @@ def test_a_run_without_a_judge_has_nothing_to_label():
     context = msgspec.structs.replace(context_of(["a", "b"], LONG), sources=[])
     with pytest.raises(UsageError, match="no method of this run judges answers"):
         sheet_of(context)
+
+
+def test_only_what_compares_answers_or_scores_them_is_labelled():
+    context = context_of(["a", "b"], LONG)
+    plain = Source("plain", "answers", Answers(AnswersConfig()), "answers")
+    context = msgspec.structs.replace(context, sources=[plain, *context.sources])
+    judging = sheet_of(context, method="pairwise_ranking")
+    assert sheet_of(context).method == judging.method == "pairwise_ranking"
+    assert judging.rows.equals(sheet_of(context).rows)
+    with pytest.raises(UsageError, match="'plain' neither scores answers nor compares them"):
+        sheet_of(context, method="plain")
 
 
 def test_a_margin_draws_all_pairs_below_it_as_no_random_choice():

@@ -80,8 +80,9 @@ def test_runs_are_told_apart_by_as_much_of_their_paths_as_that_needs(runs, tmp_p
 
 
 def test_a_run_differs_from_itself_by_nothing(runs):
-    frame = orchestrator.compare(runs[0].path, str(runs[0].path)).to_frame()
-    assert frame["difference"].to_list() == [0.0, 0.0]
+    found = orchestrator.compare(runs[0].path, str(runs[0].path))
+    assert found.to_frame()["difference"].to_list() == [0.0, 0.0]
+    assert "a run is compared with itself" in found.notes
 
 
 def test_a_higher_confidence_level_is_wider(runs):

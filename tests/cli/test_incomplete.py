@@ -7,6 +7,7 @@ import pytest
 from orchestrator.errors import EXIT_COMPLETE, EXIT_PARTIAL
 from orchestrator.interface import api
 from orchestrator.report.progress import Completeness
+from orchestrator.runner.servers.slurm_chain import HANDS_ON, OF_A_SHARD
 
 FIRST = "Incomplete: 13 of 18 units remain; these results use the 5 completed ones."
 METHOD = """
@@ -89,14 +90,20 @@ def test_failed_units_are_counted_alike_everywhere(command, recipe, here, monkey
     (here / "counted_kinds" / "mine.py").write_text(METHOD)
     path = recipe(methods=[{"kind": "counted_kinds.mine", "answer": {"max_tokens": 4}}])
     # 6 items by 3 models: all of weak fail, and of strong all rows do.
-    for n_calls in range(2):
-        code, _, err = command("run", path, "--display", "none", "--allow-code")
+    # The second is a job of which another shows the results.
+    for limit, hands_on, n_failed, n_in_all in (
+        (("--limit", "3"), "", 6, 6), ((), OF_A_SHARD, 6, 12), ((), "", 0, 12),
+    ):  # fmt: skip
+        monkeypatch.setenv(HANDS_ON, hands_on)
+        code, _, err = command("run", path, *limit, "--display", "none", "--allow-code")
         assert code == EXIT_PARTIAL
-        assert "12 units failed" in joined(err)
+        assert f"{n_in_all} units failed" in joined(err) or hands_on
         said = json.loads(command("status", "made", "--json")[1])
-        assert said["units_failed"] + said["units_failed_before"] == 12
-        assert "12 failed" in joined(command("status", "made")[1])
-        assert (said["units_failed"] == 0) == bool(n_calls)
+        assert (said["units_failed"], said["units_failed_before"]) == (
+            n_failed,
+            n_in_all - n_failed,
+        )
+        assert f"{n_in_all} failed" in joined(command("status", "made")[1])
     command("export", "made", "--to", "out")
     assert json.loads((here / "out" / "export.json").read_text())["failed"] == 12
     assert api.load(here / "runs" / "made").completeness == Completeness(18, 18, 12)

@@ -208,7 +208,9 @@ def test_where_a_key_agrees_by_accident_the_prompt_still_finds_the_answer(file):
 
 
 def test_two_answers_to_one_item_are_an_error_that_names_both_rows(file):
-    with pytest.raises(DatasetError, match=r":2: '1' was answered at answers.jsonl:1 too"):
+    with pytest.raises(
+        DatasetError, match=r":2: '1' was answered at answers.jsonl:1 too; keep one"
+    ):
         file({"key": "1", "text": "a"}, {"key": "1", "text": "b"})
 
 

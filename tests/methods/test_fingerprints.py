@@ -1,6 +1,7 @@
 """Fingerprints of the bundled methods do not change by accident: what runs hold stays valid."""
 
 import pytest
+from pydantic import ValidationError
 
 from orchestrator import contracts, plugins
 from orchestrator.contracts.method import Method
@@ -123,3 +124,10 @@ def test_rows_that_a_run_holds_are_not_stale(kind):
     assert make_part(kind, made, ("a", "b", "c")).fingerprint.hex() == unnamed
     assert make_part(kind, made, ("a", "b", "c"), "other").fingerprint.hex() == named
     assert make_part(kind, made, ("d",)).fingerprint.hex() == unnamed
+
+
+@pytest.mark.parametrize("kind", KNOWN)
+def test_an_empty_list_of_candidates_is_refused(kind):
+    settings, _, _ = KNOWN[kind]
+    with pytest.raises(ValidationError, match="candidates"):
+        contracts.load(Method, kind).Config.model_validate({**settings, "candidates": []})

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator import numbers
+from orchestrator.report.brief import brief
 from orchestrator.report.brief_measures import of_tables
 from orchestrator.tables import Column, Comparison, Measured, ModelPair, Table
 
@@ -71,3 +73,39 @@ def test_answers_from_pairs(approved, warning):
         one = table(values, SIZES["enough"], comparisons=compared, warning=warning)
         lines += [f"apart: {', '.join(apart)}", *said([one], 0.9)]
     approved("\n".join(lines))
+
+
+SCORES = (
+    ("features.mean_logprob", "+", Measured(0.6, 0.4, 0.7)),
+    ("features.softmax_entropy", "-", Measured(-0.8, -0.9, -0.5)),
+    ("features.combo", "+", Measured(None, why="no spread")),
+)
+
+
+def test_scores_are_ordered_by_what_is_expected_of_them():
+    columns = (Column("score", "score"), Column("expected"), Column("Spearman", "signed", 2))
+    one = Table("key", "Correlation with gold: exact match", columns, SCORES, source="scores")
+    (found,) = of_tables([one], {}, 0.95)
+    assert found.over == "score"
+    assert [(each.model, each.shown, each.bounds) for each in found.standings] == [
+        ("softmax entropy", "+0.80", "[+0.50, +0.90]"),
+        ("mean log-prob", "+0.60", "[+0.40, +0.70]"),
+        ("combo", numbers.UNDEFINED, "no spread"),
+    ]
+    said = (
+        "Highest Spearman: softmax entropy +0.80 [+0.50, +0.90]; not clearly above mean log-prob."
+    )
+    assert found.answer.text() == said
+    assert found.basis.startswith("Correlation with gold: exact match; positive as expected")
+    assert found.n_pairs == 0
+    assert not found.apart
+
+
+def test_the_first_table_of_what_is_no_question_stands_in_the_brief():
+    made = [
+        Table("a", "A", (Column("score", "score"),), (("x",),), source="one"),
+        Table("b", "B", (Column("model"),), (("m",),), source="one"),
+        Table("c", "C", (), (), notes=("skipped",), source="two"),
+        table(VALUES["two apart"], SIZES["enough"]),
+    ]
+    assert [one.title for one in brief(tables=made).tables] == ["A"]

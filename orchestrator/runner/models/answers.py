@@ -261,7 +261,8 @@ def _index(
                 places[address] = _SEVERAL
             else:
                 name = row.key or row.prompts[-1][:40]
-                faults.add(rows.where(index), f"{name!r} was answered at {rows.where(other)} too")
+                what = f"{name!r} was answered at {rows.where(other)} too"
+                faults.add(rows.where(index), f"{what}; keep one of the two")
     faults.check()
     hashes = np.fromiter(places, np.uint64, len(places))
     order = np.argsort(hashes)

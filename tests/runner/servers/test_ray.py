@@ -5,6 +5,7 @@ import json
 import sys
 from importlib import metadata
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ from orchestrator.runner.servers.ray import (
     sized,
 )
 from orchestrator.runner.servers.ray_driver import NODE_LOST, _none_of, _options
-from orchestrator.runner.servers.slurm import carriers, check, commands, places_on
+from orchestrator.runner.servers.slurm import carriers, check, places_on
 from orchestrator.store import RunDirectory
 
 RECIPE = {
@@ -215,8 +216,11 @@ def test_what_can_not_be_an_actor_is_refused(prepared, monkeypatch):
     with pytest.raises(UsageError, match="--keep-servers can't be used with --on ray"):
         check(prepared(), "ray", keep_servers=True)
     monkeypatch.setattr(Launch, "carried", ())
-    with pytest.raises(UsageError, match="servers of kind 'fake' can't be started with --on ray"):
-        commands(prepared(), "ray")
+    own: Any = RECIPE["models"]
+    reached = {"far": {"base_url": "http://127.0.0.1:9"}}
+    for models in (own, own | reached, reached | own):
+        with pytest.raises(UsageError, match="of kind 'fake' can't be started with --on ray"):
+            check(prepared(models=models), "ray")
 
 
 class FakeRay:
