@@ -243,8 +243,10 @@ def compare(
     found = contrasts(sides, common, chosen, scores, _baseline(baseline, sides, chosen))
     _check(scores, found, sides, common, chosen)
     compared = [_doubted(one, chosen, sides) for one in differences(found, confidence_level)]
-    rankings = joint_rankings(sides, common, confidence_level)
     changes = most_changed(found, sides[0])
+    # It holds a number of each prompt for each difference.
+    del found
+    rankings = joint_rankings(sides, common, confidence_level)
     tables = [*_differences(compared, chosen, sides), *rating_tables(sides, rankings)]
     tables += agreement_tables(sides, common, confidence_level)
     settings = {side.label: side.result.settings for side in sides}

@@ -188,9 +188,10 @@ def points_of(side: Side, common: Common, name: str) -> Score:
     Points about models, opponents and judges without a counterpart there are left out. Texts are
     categories; items are `common.keys`, clusters and prompts numbers in the order of their names.
     """
-    found = score(side.context, *scores_of(side)[name], as_categories=True)
+    wanted = ("item", "turn", "model", "opponent", "judge", "value")
+    found = score(side.context, *scores_of(side)[name], as_categories=True, only=wanted)
     points = found.points.with_columns(pl.col("item").cast(common.keys, strict=False))
-    points = renamed_points(side, points.drop_nulls("item").drop("category"))
+    points = renamed_points(side, points.drop_nulls("item"))
     places = points["item"].to_physical()
     points = points.with_columns(one.gather(places) for one in common.over)
     return msgspec.structs.replace(found, name=name, points=points)

@@ -184,7 +184,7 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int, *, has_modes: bool = T
     used: dict[str, NDArray[Any]] = {
         column: np.empty(n_most, dtype) for column, dtype in _KEPT.items()
     }
-    items = {column: [pl.Series(column, [], pl.String())] for column in ("item", *OVER)}
+    items = {column: [pl.Series(column, [], pl.Categorical())] for column in ("item", *OVER)}
     given = [pl.Series("given", [], pl.Boolean())]
     missing = [pl.DataFrame(schema=dict.fromkeys(_OF_MISSING, pl.String()))]
     n = 0
@@ -198,7 +198,7 @@ def tabulate(slices: Iterable[pl.DataFrame], n_most: int, *, has_modes: bool = T
         for column, parts in texts.items():
             parts.append(rows[column].cast(pl.Categorical))
         for column in items.keys() & set(rows.columns):
-            items[column].append(rows[column])
+            items[column].append(rows[column].cast(pl.Categorical))
         given.append(is_given)
         missing.append(rows.filter(~is_given).select(_OF_MISSING))
     is_used = pl.concat(given).to_numpy()

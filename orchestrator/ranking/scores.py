@@ -431,11 +431,8 @@ def estimates(statistic: Statistic, context: Context) -> list[Table]:
         )
         missing = len(rows) - len(known)
         lines.append([str(model), measured(found), len(known), missing])
-    columns = (
-        Column("model"),
-        Column(statistic.title, "number"),
-        *table_columns("rows: count | missing: count"),
-    )
+    counted = table_columns("rows: count | missing: count")
+    columns = (Column("model"), Column(statistic.title, "number"), *counted)
     title = f"{config.method}.{config.column}: {statistic.title}"
     basis = prompt_words(points.filter(pl.col("value").is_not_null()))
     notes = [f"interval: {resampling.METHOD}; missing: failed rows, and rows without a value"]
