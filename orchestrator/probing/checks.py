@@ -7,6 +7,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -104,7 +105,13 @@ def logprobs(reply: HttpReply, asked: int) -> list[Finding]:
     else:
         said = "token ids are not given: answers are scored by their text, tokenised anew"
         ids = Finding("token_ids", NO, WARNING, said)
-    return [*findings, ids]
+    values = [one.logprob for one in position.top_logprobs if one.logprob is not None]
+    is_sorted = all(left >= right for left, right in pairwise(values))
+    first = [one.token for one in position.top_logprobs[:1]] == [position.token]
+    order = "best first" if is_sorted else "in no order"
+    said = f"alternatives are listed {order}{', the drawn token at the head' if first else ''}"
+    drawn = Finding("order", "sorted" if is_sorted else "unsorted", GOOD, said)
+    return [*findings, ids, drawn]
 
 
 def cap(reply: HttpReply) -> Finding:
@@ -347,6 +354,21 @@ def prompt_length(n_tokenised: int, n_used: int | None) -> Finding:
     said = f"a chat has {n_tokenised} tokens when tokenised and {n_used} when answered"
     remedy = "a BOS is added to one of the two, or the prompt is cut: scores would be of another"
     return Finding("prompt_tokens", "other", BAD, said, remedy)
+
+
+NASTY: Final = "naïve 你好 👩‍🔬 e\u0301 a\r\nb\t<|im_end|> [[>>]]  end"
+"""Text that tokenizers often lose: emoji, combining marks, CRLF, spellings of special tokens."""
+
+
+def round_trip(text: str) -> Finding:
+    """Check that `NASTY` is as it was in the text of a chat that has it, rendered and read back."""
+    if NASTY in text:
+        return Finding(
+            "round_trip", "exact", GOOD, "odd characters of a chat come back as they were"
+        )
+    said = f"a text of {len(NASTY)} odd characters comes back from a rendered chat as another"
+    remedy = "answers are scored by ids, not by text; labels of plain letters are safe"
+    return Finding("round_trip", "other", WARNING, said, remedy)
 
 
 def template(text: str, today: dt.date) -> list[Finding]:

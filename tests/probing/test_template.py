@@ -3,7 +3,7 @@ import datetime as dt
 import pytest
 
 from orchestrator.probing import checks
-from orchestrator.probing.record import BAD
+from orchestrator.probing.record import BAD, WARNING
 
 DAY = dt.date(2026, 7, 4)
 
@@ -44,3 +44,8 @@ def test_lengths():
     assert checks.prompt_length(10, 10).value == "same"
     assert checks.prompt_length(10, 11).state == BAD
     assert checks.prompt_length(10, None).value == "unknown"
+
+
+def test_odd_characters_come_back_or_do_not():
+    assert checks.round_trip(f"<|user|>{checks.NASTY}<|assistant|>").value == "exact"
+    assert checks.round_trip(checks.NASTY.replace("\r\n", "\n")).state == WARNING

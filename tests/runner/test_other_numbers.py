@@ -141,7 +141,7 @@ def test_a_server_that_is_replaced_behind_a_proxy_is_noticed(recipe, tmp_path, m
 def test_a_server_that_was_replaced_unnoticed_is_noticed_at_the_end(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(fleet, "_AT_END_S", 0.0)
     with kept_server(QUIET, MODELS[:1]) as kept:
-        kept.swap = (60, {**QUIET, "rules": [{"noise": 0.1, "sticky": True}]})
+        kept.swap = (70, {**QUIET, "rules": [{"noise": 0.1, "sticky": True}]})
         made = recipe(kept.url)
         with pytest.raises(ServerChangedError, match="behaves differently"):
             api.run(made, run_dir=tmp_path / "run")

@@ -347,7 +347,10 @@ class Probe:
         findings.append(checks.prompt_length(len(self._ids), self.n_prompt))
         if text is not None:
             findings += checks.template(text, dt.datetime.now(tz=dt.UTC).date())
-        return findings
+        odd = None if text is None else await self.asks.rendered((Message("user", checks.NASTY),))
+        if odd is None or isinstance(odd, Failure) or odd[1] is None:
+            return [*findings, unknown("round_trip", "the server does not turn ids into text")]
+        return [*findings, checks.round_trip(odd[1])]
 
     async def labels(self) -> list[Finding]:
         """Check requests for given ids, and their effect on other replies."""

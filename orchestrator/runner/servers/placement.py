@@ -335,32 +335,26 @@ def _server(server: PlacedServer) -> str:
     return f"{names} ({' and '.join(where)})" if where else names
 
 
-def find_places(prepared: Prepared) -> Placed:
+def find_places(prepared: Prepared, *, all_fit: bool = True) -> Placed:
     """Places on this machine for the servers that a run launches.
+
+    Unless `all_fit`, a server that fits nowhere is named in the result.
 
     Raises:
         UsageError: If a server fits nowhere, with what it would need.
         LaunchError: If its weights can't be read.
     """
-    placed = look_for_places(prepared)
-    if placed.without_room:
-        raise UsageError("\n".join(["not enough memory on this machine for", *placed.without_room]))
-    placed.log()
-    return placed
-
-
-def look_for_places(prepared: Prepared) -> Placed:
-    """As `find_places`; a server that fits nowhere is named in the result.
-
-    Raises:
-        LaunchError: If its weights can't be read.
-    """
-    return place_servers(
+    placed = place_servers(
         prepared.plan,
         [prepared.models[name] for name in prepared.identities],
         inventory(prepared.recipe.settings.resources),
         allow_code=prepared.allow_code,
     )
+    if all_fit and placed.without_room:
+        raise UsageError("\n".join(["not enough memory on this machine for", *placed.without_room]))
+    if all_fit:
+        placed.log()
+    return placed
 
 
 def place_servers(

@@ -26,7 +26,6 @@ from orchestrator.runner.servers.launched import CarrierOf
 from orchestrator.runner.servers.placement import (
     Placed,
     find_places,
-    look_for_places,
     place_servers,
 )
 from orchestrator.runner.servers.ray import RayActor, address_of, nodes_of, ray_actors, set_up
@@ -408,7 +407,7 @@ def commands(prepared: Prepared, on: On = "slurm") -> tuple[str, ...]:
     if are_shared(prepared):
         return ("servers: those that `orchestrator servers start` keeps on a cluster",)
     if on == "local":
-        return look_for_places(prepared).words()
+        return find_places(prepared, all_fit=False).words()
     check(prepared, on)
     placed = places_on(prepared, on)
     lines = [*placed.words()]

@@ -21,7 +21,7 @@ from orchestrator.records import Choice, Generation
 from orchestrator.runner.planning.counts import count_plan, count_prepared
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.similar_items import notes_on_items
-from orchestrator.runner.servers.placement import look_for_places
+from orchestrator.runner.servers.placement import find_places
 
 # Beyond what was multiplied: a logarithm, and rounding of small numbers.
 SLACK = 1.3
@@ -82,7 +82,7 @@ def counted(folder, **size) -> tuple[int, int, int]:
 
     def count() -> None:
         notes_on_items(prepared)
-        look_for_places(prepared)
+        find_places(prepared, all_fit=False)
         count_prepared(prepared, None, None, exact=False)
 
     count()  # imports

@@ -15,7 +15,7 @@ from orchestrator.recipe.schema import Resources
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.launched import launched_servers
 from orchestrator.runner.servers.machine import inventory, visible
-from orchestrator.runner.servers.placement import look_for_places
+from orchestrator.runner.servers.placement import find_places
 
 GPUS = [("GPU-aa", Gpu("0", "made", 10, 9)), ("GPU-bb", Gpu("1", "made", 20, 19))]
 
@@ -123,7 +123,7 @@ def test_replicas_take_a_gpu_each_and_the_plan_says_which(tmp_path):
     models = {**three(), "novice": {**bundled("novice"), "replicas": 4}}
     path = recipe(tmp_path, {"gpus": [24, 24, 24, 24]}, models)
     loaded = prepare(load(path), tmp_path)
-    placed = look_for_places(loaded)
+    placed = find_places(loaded, all_fit=False)
     found = launched_servers(
         list(loaded.models.values()),
         lambda name: tmp_path / name,

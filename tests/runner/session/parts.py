@@ -58,6 +58,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         models = {
             name: SimpleNamespace(
                 entry=SimpleNamespace(system="", batch=None),
+                name=name,
                 limits=SimpleNamespace(requests_per_minute=rate),
             )
             for name, rate in self.per_minute.items()
