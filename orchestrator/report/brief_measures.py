@@ -233,20 +233,17 @@ def _answer(
         return "empty", phrase("No ", measure, f": it is undefined for every {over}.")
     first = known[0]
     # What is doubted of a value stands beside the sentence.
-    said = {
-        model: cell_text(column, Measured(x.value, x.low, x.high)) for model, x in cells.items()
-    }
-    start: list[Part] = [most, measure, ": ", Name(first), " ", Quote(said[first])]
+    said = {of: cell_text(column, Measured(x.value, x.low, x.high)) for of, x in cells.items()}
+    shown = said[first]
+    start: list[Part] = [most, measure, ": ", Name(first), " ", Quote(shown)]
     first_ones = [model for model in known if cells[model].value == cells[first].value]
     if len(first_ones) == len(known) > 1:
-        return "open", phrase(
-            f"No winner: every {over} has ", measure, " ", Quote(said[first]), "."
-        )
+        return "open", phrase(f"No winner: every {over} has ", measure, " ", Quote(shown), ".")
     if len(first_ones) > 1:
-        start = [most, measure, ": ", *names(first_ones), ", each ", Quote(said[first])]
+        start = [most, measure, ": ", *names(first_ones), ", each ", Quote(shown)]
     close = [one for one in known if one not in first_ones and (first, one) not in apart]
     if len(order) == 1:
-        return "open", phrase(Name(first), ": ", measure, " ", Quote(said[first]), ".")
+        return "open", phrase(Name(first), ": ", measure, " ", Quote(shown), ".")
     if len(known) == 1:
         return "open", phrase(start, ".")
     if not close:
