@@ -35,7 +35,6 @@ from orchestrator.numbers import UNDEFINED, counted
 from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.report.generic import generic_json, generic_markdown
 from orchestrator.report.words import plain, ranking_json
-from orchestrator.statistics.means import METHOD
 from orchestrator.statistics.results import checked_level
 from orchestrator.statistics.trust import no_verdict
 from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counted_words, make_table
@@ -364,7 +363,8 @@ def _table(score: str, found: Sequence[Difference], by: By, two_runs: tuple[str,
         rows.append((*who, *sided, cell, one.adjusted_p, _verdict(one)))
     less = " Less is better." if found[0].orientation < 0 else ""
     most = max(found, key=lambda one: one.n)
-    basis = f"{counted_words(most.n, most.n_clusters)} · paired · {METHOD}.{less}"
+    method = " or ".join(dict.fromkeys(one.method for one in found))
+    basis = f"{counted_words(most.n, most.n_clusters)} · paired · {method}.{less}"
     table = make_table(f"compare.{score}", title, columns, rows, basis=basis)
     return msgspec.structs.replace(table, source=score)
 

@@ -107,6 +107,15 @@ def test_a_line_marks_zero_where_differences_are_drawn_and_nowhere_else(runs, tm
     assert page.count('[{"at":0.0}]') == drawn.count("difference")
 
 
+def test_a_table_names_the_method_of_its_intervals(tmp_path):
+    methods = [METHODS[0], {"kind": "probdiff", "rounds": 1}]
+    run = orchestrator.run(recipe(methods=methods), run_dir=tmp_path / "both")
+    found = orchestrator.compare(run, by="model")
+    basis = {one.key: one.basis for one in found.tables}
+    assert len({one.method for one in found.differences}) > 1
+    assert all(one.method in basis[f"compare.{one.score}"] for one in found.differences)
+
+
 def test_the_forms_say_the_same(runs, tmp_path):
     found = orchestrator.compare(*runs)
     row = found.to_frame().row(0, named=True)
