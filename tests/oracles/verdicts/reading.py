@@ -195,6 +195,7 @@ def _category(cell: str) -> str:
 
 
 _SENTENCES: Final[Sequence[tuple[str, str]]] = (
+    (rf"^(?P<a>{NAME}) is (?P<how>better|worse) than (?P<b>{NAME}): .*\] in .*\.$", "by mean"),
     (rf"^(?P<a>{NAME}) is better than (?P<b>{NAME})(?:: (?P<amount>.*))?\.$", "better"),
     (rf"^(?P<a>{NAME}) (?:is best|leads)(?:: (?P<amount>.*))?\.$", "best"),
     (rf"^(?P<a>{NAME}) leads, but is not apart from every other model", "no"),
@@ -205,7 +206,6 @@ _SENTENCES: Final[Sequence[tuple[str, str]]] = (
     (r"^All (?P<n>[\d,]+) pairs of models can be told apart\.", "all"),
     (r"^(?P<k>[\d,]+) of (?P<n>[\d,]+) pairs of models can be told apart(?P<rest>.*)$", "some"),
     (r"^Not resolvable: ", "none"),
-    (rf"^(?P<a>{NAME}) is (?P<how>better|worse) than (?P<b>{NAME}) by .*: .*\.$", "by mean"),
     (rf"^More prompts to tell (?P<a>{NAME}) from (?P<b>{NAME}): ", "even"),
     (rf"^(?P<a>{NAME}) over (?P<b>{NAME}): (?P<amount>.*)$", "over"),
     (rf"^(?P<a>{NAME}) and (?P<b>{NAME}): not resolvable, (?P<amount>.*)$", "even"),
