@@ -235,8 +235,9 @@ def _of_run(
     elif completeness.failed and not met:
         yield phrase(f"See why {numbers.counted(completeness.failed, 'unit')} failed: {see}.")
     if cut := next((note for note in notes if note.startswith(CUT)), ""):
-        which = cut.rpartition(": ")[2]
-        yield phrase("Raise `max_tokens` of the answers that were cut: ", Quote(which), ".")
+        parts = cut.rpartition(": ")[2].split(", ")
+        if which := ", ".join(one for one in parts if one.split()[0] not in given):
+            yield phrase("Raise `max_tokens` of the answers that were cut: ", Quote(which), ".")
 
 
 def _of_answers(

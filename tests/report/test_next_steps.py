@@ -112,6 +112,17 @@ def test_each_cause_has_its_sentence_and_no_sentence_is_without_its_cause(state)
     assert len(set(said)) == len(said)
 
 
+@pytest.mark.parametrize(
+    ("read", "left"), [("", "a 3 of 9, b 2 of 9"), ("b", "a 3 of 9"), ("ab", "")]
+)
+def test_answers_that_are_read_from_a_file_are_not_drawn_longer(read, left):
+    models = {name: {"answers": "x.jsonl"} if name in read else {} for name in "ab"}
+    notes = [f"{CUT}, and judged as far as they go: a 3 of 9, b 2 of 9"]
+    made = brief(name="run", rankings=[], notes=notes, settings={"models": models})
+    said = [step.text() for step in made.next_steps if "max_tokens" in step.text()]
+    assert said == [f"Raise `max_tokens` of the answers that were cut: {left}."] * bool(left)
+
+
 @given(states())
 def test_no_sentence_contradicts_the_verdict(state):
     made, analysis, *_ = state

@@ -282,9 +282,8 @@ def tokens_frame(replay: Replay, item: str) -> pl.DataFrame:
         UsageError: If there is no such item.
         OrchestratorError: If the store can't be read.
     """
-    rows: list[dict[str, Any]] = []
-    for unit in replay.units(replay.index(item)):
-        rows += _rows(unit, replay.speller)
+    units = replay.units(replay.index(item))
+    rows = [row for unit in units for row in _rows(unit, replay.speller)]
     return pl.DataFrame(rows, schema=_SCHEMA)
 
 
