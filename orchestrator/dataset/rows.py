@@ -190,7 +190,9 @@ _BOM: Final = b"\xef\xbb\xbf"
 _CHUNK: Final = 1024 * 1024
 _MAGIC: Final = (
     (b"\x1f\x8b", "compressed by gzip; add .gz to its name"),
-    (b"\x28\xb5\x2f\xfd", "compressed by Zstandard; unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "compressed by Zstandard; add .zst to its name"),
+    (b"\xfd7zXZ\0", "compressed by xz; add .xz to its name"),
+    (b"BZh9", "compressed by bzip2; add .bz2 to its name"),
     (b"PK\x03\x04", "a ZIP archive, or an Excel file; unpack it, or name it .xlsx"),
     (b"PAR1", "a Parquet file; name it .parquet"),
     (b"PARE", "an encrypted Parquet file; save it without encryption"),

@@ -401,9 +401,7 @@ def _finite(given: str) -> float | None:
 
 
 def _text(row: Mapping[str, object], name: str) -> str | None:
-    value = row.get(name)
-    text = "" if value is None else str(value).strip()
-    return text or None
+    return (_exactly(row, name) or "").strip() or None
 
 
 def _exactly(row: Mapping[str, object], name: str) -> str | None:

@@ -5,6 +5,7 @@ import functools
 import gzip
 import json
 import lzma
+import re
 
 import polars as pl
 import pytest
@@ -285,8 +286,6 @@ def test_columns_of_unusual_names_are_proposed_and_then_read(tmp_path, form):
 
 
 OTHERWISE = {
-    "gzip": (gzip.compress(b'{"prompt": "a"}\n'), "add .gz to its name"),
-    "zstd": (b"\x28\xb5\x2f\xfd....", "unpack it first"),
     "zip": (b"PK\x03\x04....", "name it .xlsx"),
     "parquet": (b"PAR1....", "name it .parquet"),
     "utf-16": ('{"prompt": "a"}\n'.encode("utf-16"), "save the file as UTF-8"),
@@ -303,6 +302,16 @@ def test_another_kind_of_file_is_named_once_with_what_to_do(tmp_path, kind):
     with pytest.raises(DatasetError, match=said) as raised:
         opened(tmp_path / "x.jsonl")
     assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("pack", [gzip, bz2, lzma, zstandard], ids=lambda module: module.__name__)
+def test_a_packed_file_can_be_read_by_the_name_that_it_is_told(tmp_path, pack):
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(pack.compress(b'{"prompt": "a"}\n'))
+    with pytest.raises(DatasetError, match="to its name") as raised:
+        opened(file)
+    (ending,) = re.findall(r"add (\.\w+) to its name", str(raised.value))
+    assert opened(file.rename(f"{file}{ending}"), "jsonl").item(0).prompt == "a"
 
 
 @pytest.mark.parametrize(
