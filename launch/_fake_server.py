@@ -123,7 +123,8 @@ class _Prompt:
         begun = asked.get("prefix") or {}
         self.begun = begun.get("token_ids") or _encode(begun.get("text", ""))
         self.context = _number(asked["model"], self.text, self.begun)
-        shown = [_quality_of(one) for one in _ANSWERS.findall(self.text)][-2:]
+        words = [re.findall(_WORD, one) for one in _ANSWERS.findall(self.text)[-2:]]
+        shown = [sum(word[1] in "aei" for word in one) / len(one) for one in words]
         noise = (_fraction("noise", asked["model"], self.text) - 0.5) * (1 - quality)
         match shown:
             case [first, second]:
@@ -236,11 +237,6 @@ def _text(key: int, quality: float) -> str:
         number = _number(key, at, "word")
         words.append(first[number % len(first)] + _SYLLABLES[number // 128 % len(_SYLLABLES)])
     return " ".join(words)
-
-
-def _quality_of(text: str) -> float:
-    words = re.findall(_WORD, text)
-    return sum(word[1] in "aei" for word in words) / len(words)
 
 
 def _listed(context: int, at: int, token_id: int, k: int) -> list[tuple[int, float]]:

@@ -19,7 +19,7 @@ from orchestrator.dataset import readers
 from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
 from orchestrator.dataset.rows import Rows, other_form
 from orchestrator.dataset.shapes import Row
-from orchestrator.disk.paths import PACKED, answers, expanded, suffix_of
+from orchestrator.disk.paths import OTHER_FORMS, PACKED, answers, expanded, suffix_of
 from orchestrator.errors import DatasetError, StoreError, need
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ def open_rows(
         return _opened(path, shown, sheet)
     of_text = readers.LINES_SUFFIXES + readers.LIST_SUFFIXES + readers.SUFFIXES
     known = ", ".join(of_text + PARQUET_SUFFIXES + EXCEL_SUFFIXES)
-    raise DatasetError(f"{shown}: unknown file type ({known})")
+    said = OTHER_FORMS.get(suffix, "save it as another")
+    raise DatasetError(f"{shown}: unknown file type; {said} ({known})")
 
 
 def _unreadable(

@@ -198,11 +198,9 @@ _MAGIC: Final = (
     (b"PARE", "an encrypted Parquet file; save it without encryption"),
     (b"ARROW1", "an Arrow file; save it as Parquet"),
     (b"\xd0\xcf\x11\xe0", "an old or locked Excel file; save it as .xlsx, without a password"),
-    (b"\xff\xfe", "UTF-16 text; save the file as UTF-8"),
-    (b"\xfe\xff", "UTF-16 text; save the file as UTF-8"),
+    ((b"\xff\xfe", b"\xfe\xff"), "UTF-16 text; save the file as UTF-8"),
     (b"version https://git-lfs", "only a pointer; fetch the file with: git lfs pull"),
-    (b"<!doctype html", "a web page, not the file; look at where it was downloaded from"),
-    (b"<html", "a web page, not the file; look at where it was downloaded from"),
+    ((b"<!doctype html", b"<html"), "a web page, not the file; see where it was downloaded from"),
 )
 _LONGEST_MAGIC: Final = 32
 

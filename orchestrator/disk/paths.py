@@ -50,6 +50,10 @@ def repair(
     return f"`orchestrator runs repair {shown(run)}` {what}"
 
 
+OTHER_FORMS: Final = {".eval": "`inspect log dump` writes it as JSON", ".xls": "save it as .xlsx"}
+"""What to do with files that hold rows and are not read, by their suffix."""
+
+
 def suffix_of(name: str) -> str:
     """The suffix that tells the kind of a file, in small letters, without that of compression."""
     path = PurePath(name.lower())

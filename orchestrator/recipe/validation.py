@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from orchestrator import contracts, plugins
 from orchestrator.backend import LOCAL, PLAIN, base_url_fault, server_address, with_query
 from orchestrator.contracts.method import Method, NamesModel
-from orchestrator.disk.paths import answers, expanded, suffix_of
+from orchestrator.disk.paths import OTHER_FORMS, answers, expanded, suffix_of
 from orchestrator.errors import Fault, NotAllowedError, PluginError, UsageError
 from orchestrator.network import trust
 from orchestrator.plugins import by_path
@@ -158,7 +158,8 @@ class Plugs:
         bases = (Path(self._context["folder"]), Path.cwd())
         if any(answers(base / expanded(file), Path.is_dir) for base in bases):
             return self.ref(plugins.DATASETS, _FOLDER, value, path)
-        message = f"cannot detect the kind of {file!r} from its suffix; set 'kind', or use one of "
+        said = OTHER_FORMS.get(suffix, "set 'kind'")
+        message = f"cannot detect the kind of {file!r} from its suffix; {said}, or use one of "
         self._fault((*path, "path"), about(path, message + ", ".join(known)))
         return None
 

@@ -28,6 +28,7 @@ def test_it_is_found_with_and_without_its_kind(command, recipe, questions, kind)
         ({"kind": "jsonl", "path": "gsm8k"}, "is a folder"),
         ({"path": "gsm8k", "splitt": "test"}, "did you mean 'split'?"),
         ({"path": "nowhere"}, "cannot detect the kind of 'nowhere'"),
+        ({"path": "log.eval"}, "suffix; `inspect log dump` writes it as JSON"),
     ],
 )
 def test_what_is_wrong_is_named(command, recipe, questions, dataset, said):

@@ -440,7 +440,7 @@ def test_a_compressed_dataset_is_that_which_it_holds(tmp_path, kind, pack):
 def test_what_is_packed_twice_or_of_no_kind_is_refused(tmp_path, name):
     packed = gzip.compress(gzip.compress(CONTENTS["jsonl"]))
     (tmp_path / name).write_bytes(packed)
-    with pytest.raises(DatasetError, match="unknown file type"):
+    with pytest.raises(DatasetError, match="unknown file type; save it as another"):
         open_rows(tmp_path / name, name)
 
 
