@@ -389,7 +389,7 @@ def _thinking(text: str) -> Finding:
         said = "the template writes an empty think block: the model answers at once"
         return Finding("think_block", "closed", GOOD, said)
     said = "the template opens a think block: label probabilities would be read inside of it"
-    remedy = "recipe: thinking: {end: …}; or chat_template_kwargs: {enable_thinking: false}"
+    remedy = "thinking: {end: …}; or extra_body: {chat_template_kwargs: {enable_thinking: false}}"
     return Finding("think_block", "open", WARNING, said, remedy)
 
 
