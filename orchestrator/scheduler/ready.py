@@ -7,11 +7,11 @@ answer, then new ones, each in the order of their units. One that has waited lon
 
 import enum
 import heapq
-import random
 from collections import deque
 from typing import Final
 
 import msgspec
+from tenacity import RetryCallState, Retrying, stop_after_attempt, wait_random_exponential
 
 from orchestrator.ask import Request
 from orchestrator.records import Failure
@@ -41,9 +41,11 @@ def retry_wait_s(failure: Failure, attempts: int, max_attempts: int) -> float | 
 
     What the server asked for (`Retry-After`) is honoured, up to ten minutes.
     """
-    if not failure.retriable or attempts >= max_attempts:
+    state = RetryCallState(Retrying(), None, (), {})
+    state.attempt_number = attempts
+    if not failure.retriable or stop_after_attempt(max_attempts)(state):
         return None
-    wait_s = random.uniform(0.0, min(_FIRST_WAIT_S * 2.0 ** min(attempts - 1, 99), _MAX_WAIT_S))  # noqa: S311
+    wait_s = float(wait_random_exponential(_FIRST_WAIT_S, _MAX_WAIT_S)(state))
     return max(wait_s, min(failure.retry_after_s or 0.0, _MOST_ASKED_S))
 
 
