@@ -23,8 +23,14 @@ def _kind(dtype: pl.DataType) -> str:
     return _NAMES[type(dtype)]
 
 
-def make_run(path: Path, frames: Mapping[str, pl.DataFrame], settings: Mapping[str, Any]) -> Path:
-    """A finished run whose exported frames are these; its store holds the plan alone.
+def make_run(
+    path: Path,
+    frames: Mapping[str, pl.DataFrame],
+    settings: Mapping[str, Any],
+    *,
+    n_left: int = 0,
+) -> Path:
+    """A run whose exported frames are these; its store holds the plan alone, of units left to do.
 
     Where there is one at `path`, a new one is begun beside it, as by `--fresh`.
     """
@@ -45,8 +51,8 @@ def make_run(path: Path, frames: Mapping[str, pl.DataFrame], settings: Mapping[s
             for name, frame in methods.items()
         }
         store.set_meta("frames", msgspec.json.encode(schemas).decode())
-        store.set_meta("units", "0")
-        store.open_plan(b"0" * 16, 0)
+        store.set_meta("units", str(n_left))
+        store.open_plan(b"0" * 16, n_left)
         store.flush()
         for name, frame in frames.items():
             frame.write_parquet(directory.results / f"{name}.parquet")

@@ -34,9 +34,8 @@ def folder(tmp_path_factory):
     make_run(folder / "ranked", hostile.frames(12), hostile.SETTINGS)
     for name in (LONG, "made", "other", "damaged"):
         made(folder / name, 30)
-    make_run(
-        folder / "unanswered", {"items": items_frame(3), "answers": answers_frame(0)}, SETTINGS
-    )
+    frames = {"items": items_frame(3), "answers": answers_frame(0)}
+    make_run(folder / "unanswered", frames, SETTINGS, n_left=6)
     (folder / "damaged" / "store.sqlite").write_bytes(b"nothing of a database" * 400)
     return folder
 
@@ -102,7 +101,7 @@ def test_a_run_without_answers_says_how_to_go_on(browser, links):
     with opened(browser, links, PLACES["unanswered"]) as (page, said):
         shown = page.locator("#glance").inner_text()
         assert "No results yet: " in shown
-        assert "Run the same command again to finish " in shown
+        assert "Run the same command again to finish 6 units." in shown
         assert said == []
 
 
