@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 944,
     "functions with `Any` in the signature": 214,
-    "lines": 99_077,
+    "lines": 99_075,
     "files": 396,
     "distinct names": 3_585,
     "value classes": 477,

@@ -24,8 +24,7 @@ from backends._tokens import AskServer, Contexts, Failed, Ids, as_outcome, known
 from backends._transport import Transport
 from backends.llamacpp import completions, wire
 from backends.llamacpp.completions import FRAGMENT, Step, forced, looked
-from orchestrator.ask import ChooseAsk, GenerateAsk
-from orchestrator.ask import ScoreAsk as ScoreAsk
+from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import (
     Backend,
     Capabilities,
@@ -34,8 +33,7 @@ from orchestrator.backend import (
     ServerLoad,
 )
 from orchestrator.errors import UsageError
-from orchestrator.records import Choice, Failure, Generation, Message, Messages, unsupported
-from orchestrator.records import Scored as Scored
+from orchestrator.records import Choice, Failure, Generation, Message, Messages, Scored, unsupported
 from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire.by_ids import Forced, Reading
 from orchestrator.wire.parsing import text_of

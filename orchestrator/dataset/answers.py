@@ -271,7 +271,7 @@ def _exchanges(turns: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, s
 
 
 def _end(value: Mapping[str, object], before: str) -> str:
-    """How a reply ended; what is around it may say so, too."""
+    """Return how a reply ended, by its own word, else `before`, that of what is around it."""
     said = (at(value, name) for name in _REASONS)
     return next((end_of(one) for one in said if isinstance(one, str)), before)
 
