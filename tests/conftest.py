@@ -244,11 +244,3 @@ class SkipAccount:
         # has failed.
         for fault in self.faults():
             sys.stdout.write(f"UNEXPECTED SKIP: {fault}\n")
-
-
-@pytest.fixture(scope="module")
-def read_at_once():
-    """Replies of any length are read as long ones are."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("orchestrator.wire.replies.LEAST_BYTES", 0)
-        yield

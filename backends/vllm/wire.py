@@ -7,10 +7,9 @@ ids and answered by token ids: texts of tokens collide, ids don't.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Final
 
-from orchestrator.records import Failure, TopLogprobs, unparseable, unsupported
+from orchestrator.records import UNKNOWN_ID, Failure, TopLogprobs, unparseable, unsupported
 from orchestrator.wire._located import overfull_list
 from orchestrator.wire.answers import Alternative, Answer, Entry, gave_up
 from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, other_prompt, top_of
@@ -26,6 +25,7 @@ from orchestrator.wire.parsing import (
     no_logprobs,
 )
 from orchestrator.wire.requests import encode
+from orchestrator.wire.spelling import id_in
 
 MOST_EXACT_IDS: Final = 128
 """Ids whose log-probabilities may be asked for in one request (`logprob_token_ids`)."""
@@ -33,11 +33,7 @@ ABSURD: Final = 10**6
 """More alternatives than any vocabulary has: the refusal says how many there may be."""
 
 _CAP: Final = re.compile(r"max(?:imum)? allowed:? *([0-9]{1,9})(?![0-9])", re.IGNORECASE)
-_NAME: Final = "token_id:"
-_NAMED: Final = re.compile(_NAME + "[0-9]{1,9}")
 _ID: Final = re.compile("[0-9]{1,9}")
-_NO_ID: Final = -1
-_LONGEST: Final = len(_NAME) + 9
 
 
 class _Choice(Answer[Entry], gc=False):
@@ -260,11 +256,10 @@ def _listings(
 
 def _by_id(listed: Mapping[str, float | None]) -> dict[int, float] | None:
     """By token id its ln p; None where a token is not named by its id or its number is none."""
-    # What is remembered must be short: a reply may name tokens by megabytes.
-    ids = [_id_in(name) if len(name) <= _LONGEST else _NO_ID for name in listed]
+    ids = [*map(id_in, listed)]
     # All at once: labels of several tokens come with hundreds of entries a request.
     values = [value for value in listed.values() if value is not None]
-    if _NO_ID in ids or len(values) < len(ids):
+    if UNKNOWN_ID in ids or len(values) < len(ids):
         return None
     # The sum is no number where one of them is none.
     if not (min(values) > SENTINEL and max(values) <= 0 and sum(values) <= 0):
@@ -272,12 +267,6 @@ def _by_id(listed: Mapping[str, float | None]) -> dict[int, float] | None:
         if any(map(math.isnan, values)):
             return None
     return dict(zip(ids, values, strict=True))
-
-
-@lru_cache(maxsize=1 << 14)
-def _id_in(name: str) -> int:
-    """The id in a token's name; remembered, for the same few are named again and again."""
-    return int(name[len(_NAME) :]) if _NAMED.fullmatch(name) else _NO_ID
 
 
 def _top(rows: Sequence[Mapping[str, Alternative] | None], k: int) -> TopLogprobs | Failure:

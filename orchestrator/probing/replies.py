@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from orchestrator.records import Failure
+from orchestrator.records import UNKNOWN_ID, Failure
 from orchestrator.wire import failures, replies
 from orchestrator.wire.answers import Alternative, Answer, Entry, ListedEntry
 from orchestrator.wire.parsing import NO_USAGE, Decoder, Reply, loads, text_of
@@ -83,7 +83,7 @@ def chat(reply: HttpReply) -> Chat | None:
         is_number = one.logprob is not None and _SENTINEL < one.logprob < math.inf
         one.logprob = one.logprob if is_number else None
         named = id_in(one.token)
-        one.token, one.id = text_of(one.token), one.id if named is None else named
+        one.token, one.id = text_of(one.token), one.id if named == UNKNOWN_ID else named
     n_prompt = (found.usage or NO_USAGE).n_prompt or None
     ids = None if answer.token_ids is None else tuple(answer.token_ids)
     return Chat(text_of(answer.message.text), ids, tuple(content), n_prompt)

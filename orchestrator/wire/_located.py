@@ -142,7 +142,7 @@ def tokens_of(answer: Answer[Any], text: str, thought: str, n_top: int) -> Token
         return span
     own = tokens[span.start : span.stop]
     # Behind thinking they were found by the text, and ids in the place of tokens spell nothing.
-    is_told = bool(span.start) or (bool(entries) and id_in(entries[0].token) is not None)
+    is_told = bool(span.start) or (bool(entries) and id_in(entries[0].token) != UNKNOWN_ID)
     # A stop string may end a text inside a token.
     if not is_told and not spells(own, text, whole=end_of(answer.finish_reason) == LENGTH):
         return misspelled(own, text)

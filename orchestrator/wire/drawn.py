@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.records import (
     UNKNOWN_ID,
@@ -19,7 +20,6 @@ from orchestrator.records import (
     unparseable,
 )
 from orchestrator.wire import failures, spelling
-from orchestrator.wire._columns import Columns
 from orchestrator.wire._located import TOO_LONG, of_lists, tokens_of
 from orchestrator.wire.answers import (
     LENGTH,
@@ -42,7 +42,7 @@ from orchestrator.wire.parsing import (
     no_logprobs,
     text_of,
 )
-from orchestrator.wire.spelling import id_in, ids_in
+from orchestrator.wire.spelling import id_in
 
 _TOO_MANY: Final = unparseable(f"the reply lists more than {MAX_LISTED:,} alternatives")
 
@@ -71,26 +71,20 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     ids: bool = True
 
 
-def drawn(
-    answer: Answer[Any], usage: Usage, reading: Reading, listed: Columns | None = None
-) -> Generation | Failure:
+def drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation | Failure:
     """Return the drawn text with its observations, the thinking set aside.
-
-    Alternatives are `listed` where they are not in the answer itself.
 
     Failures: "no_logprobs", "server_error" for an unfinished answer or one that repeats the key,
     and "no_answer" where the thinking did not end; with the tokens that were billed all the same.
     """
-    found = _drawn(answer, usage, reading, listed)
+    found = _drawn(answer, usage, reading)
     if isinstance(found, Failure):
         counts = {"n_prompt_tokens": usage.n_prompt, "n_completion_tokens": usage.n_completion}
         return msgspec.structs.replace(found, **counts)
     return found
 
 
-def _drawn(
-    answer: Answer[Any], usage: Usage, reading: Reading, listed: Columns | None
-) -> Generation | Failure:
+def _drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation | Failure:
     message = answer.message = answer.message or Message()
     message.settle()
     if _is_too_long(answer, message):
@@ -108,7 +102,7 @@ def _drawn(
     if (absent := missing(answer, usage, reading.secret)) is not None:
         return absent
     text = text_of(message.text)
-    observed = _observe(answer, listed, reading, text, thought) if reading.logprobs else _NOTHING
+    observed = _observe(answer, reading, text, thought) if reading.logprobs else _NOTHING
     if isinstance(observed, Failure):
         return observed
     thinking = text_of(message.thought)
@@ -180,9 +174,7 @@ class _Observed(msgspec.Struct, gc=False):
 _NOTHING: Final = _Observed()
 
 
-def _observe(
-    answer: Answer[Any], listed: Columns | None, reading: Reading, text: str, thought: str
-) -> _Observed | Failure:
+def _observe(answer: Answer[Any], reading: Reading, text: str, thought: str) -> _Observed | Failure:
     tokens = tokens_of(answer, text, thought, reading.top)
     if isinstance(tokens, Failure):
         return tokens
@@ -200,7 +192,7 @@ def _observe(
     top: TopLogprobs | None = None
     names: tuple[bytes, ...] = ()
     if reading.top:
-        found = _top(entries, listed, reading.top, values, ids)
+        found = _top(entries, reading.top, values, ids)
         if isinstance(found, Failure):
             return found
         top, names = found[0], tokens.renamed(found[1])
@@ -265,42 +257,33 @@ def _ids(answer: Answer[Any], entries: list[Any], n_kept: int) -> IntArray | Fai
 
 def _ids_of(listed: Sequence[Entry | Alternative]) -> IntArray:
     """The ids of tokens, -1 where they are named by their texts only."""
-    ids = ids_in([one.token for one in listed]) if listed and listed[0].id is None else None
-    return np.array([_id(one) for one in listed], dtype=np.int32) if ids is None else ids
+    return np.array([_id(one) for one in listed], dtype=np.int32)
 
 
 def _id(entry: Entry | Alternative) -> int:
-    if entry.id is not None:
-        return entry.id
-    found = id_in(entry.token)
-    return UNKNOWN_ID if found is None else found
+    return id_in(entry.token) if entry.id is None else entry.id
 
 
 def _top(
-    entries: list[Any],
-    listed: Columns | None,
-    k: int,
-    drawn: FloatArray,
-    ids_drawn: IntArray | None,
+    entries: list[Any], k: int, drawn: FloatArray, ids_drawn: IntArray | None
 ) -> tuple[TopLogprobs, tuple[bytes, ...]] | Failure:
     """The k most likely tokens at each position, most likely first; nan and -1 where not listed.
 
     With them the texts by which they are named, if they are.
     """
-    width = _widest(entries) if listed is None else listed.ids.shape[1]
+    width = max((len(entry.top_logprobs) for entry in entries), default=0)
     if len(entries) * max(k, width) > MAX_LISTED:
         return _TOO_MANY
-    listed = listed or _columns(entries)
-    if listed is None:
+    if entries and not width:
         return no_logprobs("the reply lists no alternatives")
-    values, ids = cleaned(listed.logprobs), listed.ids
+    wide, ids, names = _listed(entries, width)
+    values = cleaned(wide)
     if isinstance(values, Failure):
         return values
     if ids_drawn is not None and len(ids_drawn) < len(drawn):
         ids_drawn = None
     if (fault := of_lists(values, ids, drawn, ids_drawn)) is not None:
         return fault
-    width = values.shape[1]
     if 1 < width <= k:
         # vLLM lists the drawn token first and cuts the list, so where the drawn token is the least
         # likely of all it may have pushed out one of the k best: it is not known to be among them.
@@ -315,32 +298,36 @@ def _top(
         room = ((0, 0), (0, k - values.shape[1]))
         values = np.pad(values, room, constant_values=np.nan)
         ids = np.pad(ids, room, constant_values=UNKNOWN_ID)
-    return TopLogprobs(ids, values), listed.names
+    return TopLogprobs(ids, values), names
 
 
-def _widest(entries: list[Any]) -> int:
-    """The length of the longest list; shorter ones are filled up to it."""
-    return max((len(entry.top_logprobs) for entry in entries), default=0)
+def _listed(
+    entries: list[Any], width: int
+) -> tuple[NDArray[np.float64], IntArray, tuple[bytes, ...]]:
+    """The alternatives of all entries, shorter lists filled up to `width`.
 
-
-def _columns(entries: list[Any]) -> Columns | None:
-    """The alternatives of all entries, shorter lists filled up; None where there is none."""
+    Returns:
+        Arrays of shape (T, width): ln p as the server writes them, nan for null and for none, and
+        ids, below -1 where tokens are named by their texts (see `wire.spelling`). Then the
+        distinct texts of those.
+    """
     rows = [entry.top_logprobs for entry in entries]
-    width = _widest(entries)
-    if rows and not width:
-        return None
     if any(len(row) != width for row in rows):
         filler = Alternative()
         rows = [row + [filler] * (width - len(row)) for row in rows]
+    listed = [one for row in rows for one in row]
     # Null is nan.
-    values = np.array([one.logprob for row in rows for one in row], dtype=np.float64)
-    sample = rows[0][0] if rows and rows[0] else Alternative()
+    values = np.array([one.logprob for one in listed], dtype=np.float64)
     names: tuple[bytes, ...] = ()
-    if _id(sample) == UNKNOWN_ID:
-        ids, names = spelling.named(spelling.bytes_of(one.token) for row in rows for one in row)
+    if not listed or _id(listed[0]) == UNKNOWN_ID:
+        # A text is met again and again: each is made bytes of once.
+        places: dict[str, int] = {}
+        at = [places.setdefault(one.token, len(places)) for one in listed]
+        distinct, names = spelling.named(map(spelling.bytes_of, places))
+        ids = distinct[at]
         # What fills rows up, or is no number, is no token.
         ids[np.isnan(values)] = UNKNOWN_ID
     else:
-        ids = _ids_of([listed for row in rows for listed in row])
+        ids = _ids_of(listed)
     shape = len(rows), width
-    return Columns(values.reshape(shape), ids.reshape(shape), names)
+    return values.reshape(shape), ids.reshape(shape), names

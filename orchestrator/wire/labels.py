@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from orchestrator.records import Choice, Failure, Label, unparseable, unsupported
+from orchestrator.records import UNKNOWN_ID, Choice, Failure, Label, unparseable, unsupported
 from orchestrator.wire._located import misspelled, overfull_list
 from orchestrator.wire.answers import Answer, Entry, Logprobs, Message, withheld
 from orchestrator.wire.parsing import (
@@ -202,7 +202,7 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
         entry: The first token.
         text: That came with it.
     """
-    if id_in(entry.token) is not None:
+    if id_in(entry.token) != UNKNOWN_ID:
         return unsupported(
             "the reply names tokens by ids ('token_id:7'), so that labels can't be told; start "
             "the server without --return-tokens-as-token-ids, or say `backend: vllm` of it"

@@ -22,7 +22,6 @@ from orchestrator.records import (
     unparseable,
     unsupported,
 )
-from orchestrator.wire._columns import LEAST_BYTES, cut
 from orchestrator.wire._located import overfull
 from orchestrator.wire.answers import Answer, Entry, ListedEntry, Message, withheld
 from orchestrator.wire.drawn import Reading, drawn
@@ -262,8 +261,6 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
     Failures: "unparseable", "no_logprobs", "no_answer" and "server_error" as of
     `orchestrator.wire.answers.missing`, and what an error in the reply says.
     """
-    if reading.top and len(body) >= LEAST_BYTES and (found := _read_at_once(body, reading)):
-        return found
     reply: Reply[Any] | Failure = (_listed_chat if reading.top else _chat)(body, reading.secret)
     if isinstance(reply, Failure):
         return reply
@@ -276,22 +273,6 @@ def generation(body: bytes, reading: Reading) -> Generation | Failure:
     # An empty text is none where a filter says that it took it.
     is_empty = isinstance(found, Generation) and not found.text
     return error_in(body, reading.secret) if is_empty and FILTERED.search(body) else found
-
-
-def _read_at_once(body: bytes, reading: Reading) -> Generation | Failure | None:
-    """The same of a long reply, its alternatives read as columns; None where that can't be done."""
-    found = cut(body) if len(body) <= MAX_BODY_BYTES else None
-    if found is None:
-        return None
-    rest, listed = found
-    reply = _chat(rest, reading.secret)
-    if isinstance(reply, Failure) or reply.error or not reply.choices or len(reply.choices) > 1:
-        return None
-    answer = reply.choices[0]
-    content = answer.logprobs and answer.logprobs.content
-    if answer.message is None or not content or len(content) != len(listed.ids):
-        return None
-    return drawn(answer, reply.usage or NO_USAGE, reading, listed)
 
 
 def version(body: bytes) -> tuple[str, str] | Failure:

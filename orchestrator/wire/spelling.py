@@ -7,111 +7,32 @@ is written in shows by the text that its tokens must spell.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from orchestrator.records import IntArray
-
-Bytes = NDArray[np.uint8]
-Mask = NDArray[np.bool_]
-Places = NDArray[np.int64]
-Words = NDArray[np.uint64]
-
-WORD_BYTES: Final = 8
-
-
-# Of a word of eight decimal characters: what makes digits of them, what carries into a byte's upper
-# half where it is no digit, and the weights of its four pairs of digits.
-_ZEROS: Final = np.uint64(0x3030303030303030)
-_SIXES: Final = np.uint64(0x0606060606060606)
-_HIGH_HALVES: Final = np.uint64(0xF0F0F0F0F0F0F0F0)
-_PAIR: Final = np.uint64(0x000000FF000000FF)
-_EVEN_PAIRS: Final = np.uint64(100 + (10**6 << 32))
-_ODD_PAIRS: Final = np.uint64(1 + (10**4 << 32))
-_BITS: Final = 8
-
-
-def words_of(text: Bytes) -> Words:
-    """The eight characters from each place on, the first in the lowest byte; no copy."""
-    return np.ndarray(len(text) - WORD_BYTES + 1, "<u8", text, strides=(1,))
-
-
-def numbers_before(words: Words, ends: Places, n_digits: Places) -> tuple[Words, Mask]:
-    """The numbers that the last `n_digits` of the eight characters before `ends` write.
-
-    Returns:
-        The numbers, 0 for no digits, and where a character is no digit: there they say nothing.
-    """
-    unused = (_BITS * (WORD_BYTES - n_digits)).astype(np.uint64)
-    digits = words[ends - WORD_BYTES] ^ _ZEROS
-    digits >>= unused
-    digits <<= unused
-    spoilt = (((digits + _SIXES) | digits) & _HIGH_HALVES) != 0
-    # Digits to pairs, pairs to fours, fours to all eight, each with its neighbour in one product.
-    pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
-    even = (pairs & _PAIR) * _EVEN_PAIRS
-    odd = ((pairs >> np.uint64(16)) & _PAIR) * _ODD_PAIRS
-    return (even + odd) >> np.uint64(32), spoilt
-
+from orchestrator.records import UNKNOWN_ID, IntArray
 
 # Ids that stand in a token's place, as `token_id:123`: what servers write that were asked for ids.
-#
-# A long answer has thousands of them, so they are read all at once where all are well formed.
 
 
-PLACEHOLDER: Final = "token_id:"
-# Nine digits fit int32; no vocabulary is larger.
-_MOST_DIGITS: Final = 9
-_SEPARATOR: Final = "\n"
-_WORD: Final = np.frombuffer(PLACEHOLDER[:WORD_BYTES].encode(), "<u8")[0]
-_COLON: Final = ord(PLACEHOLDER[WORD_BYTES:])
+_PLACEHOLDER: Final = re.compile("token_id:([0-9]{1,9})")
+"""Nine digits fit int32; no vocabulary is larger."""
+_LONGEST: Final = len("token_id:") + 9
 
 
-def id_in(token: str) -> int | None:
-    """The id that one token names; None where it names none."""
-    digits = token[len(PLACEHOLDER) :] if token.startswith(PLACEHOLDER) else ""
-    is_id = digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
-    return int(digits) if is_id else None
+def id_in(token: str) -> int:
+    """The id that a token names; -1 where it names none."""
+    # What is remembered must be short: a reply may name tokens by megabytes.
+    return _id_in(token) if len(token) <= _LONGEST else UNKNOWN_ID
 
 
-def ids_in(tokens: Sequence[str]) -> IntArray | None:
-    """The ids that tokens name, shape (len(tokens),); None where one of them names none."""
-    joined = _SEPARATOR.join(tokens)
-    if not tokens or not joined.isascii():
-        return None
-    # Room for a whole word behind the last token's beginning.
-    text = np.frombuffer((joined + _SEPARATOR * WORD_BYTES).encode(), np.uint8)
-    ends = np.flatnonzero(text[: len(joined) + 1] == ord(_SEPARATOR))
-    if len(ends) != len(tokens):
-        return None
-    begins = np.concatenate(([0], ends[:-1] + 1))
-    return ids_between(text, words_of(text), begins, ends)
-
-
-def ids_between(text: Bytes, words: Words, begins: Places, ends: Places) -> IntArray | None:
-    """The ids that the tokens between places of a text name; None where one of them names none.
-
-    A word must have room behind each beginning.
-    """
-    n_digits = ends - begins - len(PLACEHOLDER)
-    if n_digits.min() < 1 or n_digits.max() > _MOST_DIGITS:
-        return None
-    if not (words[begins] == _WORD).all() or not (text[begins + WORD_BYTES] == _COLON).all():
-        return None
-    found, spoilt = numbers_before(words, ends, np.minimum(n_digits, WORD_BYTES))
-    if spoilt.any():
-        return None
-    ids = found.astype(np.int32)
-    long = n_digits > WORD_BYTES
-    if long.any():
-        first = text[ends[long] - _MOST_DIGITS] - np.uint8(ord("0"))
-        if first.max() > 9:
-            return None
-        ids[long] += first.astype(np.int32) * np.int32(10**WORD_BYTES)
-    return ids
+@lru_cache(maxsize=1 << 14)
+def _id_in(token: str) -> int:
+    """The same; remembered, for the same few are named again and again."""
+    found = _PLACEHOLDER.fullmatch(token)
+    return int(found[1]) if found else UNKNOWN_ID
 
 
 # Tokens that a server names by their texts alone: each text once, and places in that list.
@@ -120,15 +41,8 @@ def ids_between(text: Bytes, words: Words, begins: Places, ends: Places) -> IntA
 
 
 _FIRST: Final = -2
-# Masks of the first n bytes of a word.
-_MASKS: Final = np.array([2 ** (8 * n) - 1 for n in range(WORD_BYTES + 1)], dtype=np.uint64)
-# An odd factor that spreads the bits of a word upwards; the upper ones choose a slot.
-_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
-_SLOT_BITS: Final = 16
-_SHIFT: Final = np.uint64(64 - _SLOT_BITS)
 # How servers write a token that is no whole character: as OpenAI's completions and its chat do.
 _ESCAPED: Final = re.compile(r"(?:bytes:)?((?:\\x[0-9a-fA-F]{2})+)")
-_decode: Final = msgspec.json.Decoder(str).decode
 
 
 class Named(NamedTuple):
@@ -156,72 +70,6 @@ def bytes_of(token: str) -> bytes:
     if escaped is not None:
         return bytes.fromhex(escaped[1].replace("\\x", ""))
     return token.encode("utf-8", "replace")
-
-
-def named_between(body: bytes, words: Words, begins: Places, ends: Places) -> Named | None:
-    """Number the strings of a JSON text that stand between places; None where one is no JSON.
-
-    Args:
-        body: The JSON text.
-        words: From each place on; two words must have room behind each beginning.
-        begins: First characters.
-        ends: The characters after the last.
-    """
-    places = np.arange(len(begins))
-    firsts_of = _first_equal(body, words, begins, ends)
-    is_first = firsts_of == places
-    firsts = places[is_first]
-    numbers = np.cumsum(is_first, dtype=np.int32)[firsts_of]
-    names = _strings(np.frombuffer(body, np.uint8), begins[firsts], ends[firsts])
-    return None if names is None else Named(np.int32(_FIRST + 1) - numbers, tuple(names))
-
-
-def _strings(text: Bytes, begins: Places, ends: Places) -> list[bytes] | None:
-    """The strings of a JSON text between places, all cut out at once.
-
-    They are put on a line each, as JSON writes no line break in a string; None where one has one.
-    """
-    lengths = ends - begins + 1
-    stops = np.cumsum(lengths)
-    lines = text[np.repeat(begins - stops + lengths, lengths) + np.arange(stops[-1])]
-    lines[stops - 1] = ord(_SEPARATOR)
-    found: list[bytes] = lines.tobytes().split(_SEPARATOR.encode())[:-1]
-    if len(found) != len(begins):
-        return None
-    escaped = np.searchsorted(stops, np.flatnonzero(lines == ord("\\")), side="right")
-    for place in {*escaped.tolist()}:
-        found[place] = _unquoted(found[place])
-    return found
-
-
-def _first_equal(body: bytes, words: Words, begins: Places, ends: Places) -> Places:
-    """The place of the first string that equals each.
-
-    A hash table of all strings at once, since sorting them takes several times as long. A string
-    whose slot another one has, or that is longer than two words, is looked up by itself.
-    """
-    lengths = ends - begins
-    low = words[begins] & _MASKS[np.minimum(lengths, WORD_BYTES)]
-    high = words[begins + WORD_BYTES] & _MASKS[np.clip(lengths - WORD_BYTES, 0, WORD_BYTES)]
-    slot = ((low ^ (high * _MIX)) * _MIX) >> _SHIFT
-    slots = np.empty(2**_SLOT_BITS, dtype=np.int64)
-    # Of several that are put into a slot the last stays: the first of all, since they go backwards.
-    slots[slot[::-1]] = np.arange(len(slot))[::-1]
-    found: Places = slots[slot]
-    is_found = (low[found] == low) & (high[found] == high) & (lengths[found] == lengths)
-    is_found &= lengths <= 2 * WORD_BYTES
-    firsts: dict[bytes, int] = {}
-    for place in np.flatnonzero(~is_found).tolist():
-        found[place] = firsts.setdefault(body[begins[place] : ends[place]], place)
-    return found
-
-
-def _unquoted(raw: bytes) -> bytes:
-    """The bytes of a token that stands in JSON as these, without the quotes."""
-    try:
-        return bytes_of(_decode(b'"' + raw + b'"'))
-    except msgspec.DecodeError:
-        return raw
 
 
 class Continuation(NamedTuple):

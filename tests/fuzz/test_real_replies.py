@@ -25,7 +25,6 @@ from tests.fuzz.test_replies import check, check_failure
 from tests.recorded.asks import CHOICES, DRAWS, SCORES, asked
 from tests.recorded.replay import Recording
 
-pytestmark = pytest.mark.usefixtures("read_at_once")
 DATA = SHARED / "data"
 READING = Reading(top=2, offsets=True, secret=KEY)
 SETTINGS = KINDS["vllm"].backend

@@ -14,7 +14,6 @@ from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
 from tests.wire.bodies import chat, entry
 
-pytestmark = pytest.mark.usefixtures("read_at_once")
 TOP = [("A", -0.2), ("B", -2.0), ("é", -3.0)]
 BODIES = (
     chat("Aé", [entry("A", -0.2, TOP), entry("é", -0.7, TOP), entry("</s>", -1.0, TOP)],

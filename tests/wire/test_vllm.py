@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backends.vllm import wire
 from orchestrator.records import Failure
-from orchestrator.wire import by_ids
+from orchestrator.wire import by_ids, spelling
 from orchestrator.wire._located import MOST_MASS
 from orchestrator.wire.by_ids import Reading
 from orchestrator.wire.parsing import logprob
@@ -264,8 +264,8 @@ def test_every_sampling_field_of_a_reading_is_written_out():
 
 
 def test_long_names_of_tokens_are_refused_and_not_remembered():
-    before = wire._id_in.cache_info().currsize
+    before = spelling._id_in.cache_info().currsize
     body = completion({"logprobs": {"top_logprobs": [{"token_id:" + "1" * 5000: -0.5}]}})
     found = wire.looked(body, [(1, 2, 3)], 1, "")
     assert isinstance(found, Failure)
-    assert wire._id_in.cache_info().currsize == before
+    assert spelling._id_in.cache_info().currsize == before
