@@ -340,7 +340,7 @@ async def _keep(prepared: Prepared, held: RunDirectory, on: On, job: str) -> Non
             carrier_of=carriers(prepared, on),
             shelf=shelf,
         )
-        fleet.listener = _Elsewhere()
+        fleet.tell(_Elsewhere())
         try:
             async with asyncio.TaskGroup() as group:
                 fleet.look_after(group)

@@ -257,7 +257,7 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
     session = Session(
         prepared, opened, store, core, budget, fleet, limits, waves, run_dir=directory.path
     )
-    fleet.listener = session
+    fleet.tell(session)
     # Not only when the first request of a judge needs one.
     warn_of_missing_keys(prepared.models[name] for name in prepared.identities)
     raise_file_limit()

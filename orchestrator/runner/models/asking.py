@@ -1,6 +1,7 @@
 """Requests of probes: plain ones, the search for servers here, and questions to one model."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
@@ -197,6 +198,32 @@ _OWN_ERRORS: Final = frozenset({200, 500})
 AT_ONCE: Final = 8
 
 T = TypeVar("T")
+Call = Callable[[Backend], Awaitable[T | Failure]]
+"""Asks a server."""
+
+
+class Client(ABC):
+    """Asks by `send`."""
+
+    @abstractmethod
+    async def send(self, call: Call[T]) -> T | Failure:
+        """Return the outcome from one of the servers."""
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        """See `orchestrator.backend.Asked`."""
+        return await self.send(lambda backend: backend.generate(ask, seed))
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+        """See `orchestrator.backend.Asked`."""
+        return await self.send(lambda backend: backend.score(ask))
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """See `orchestrator.backend.Asked`."""
+        return await self.send(lambda backend: backend.choose(ask))
+
+    async def reward(self, ask: RewardAsk) -> Rewards | Failure:
+        """See `orchestrator.backend.RatesAnswers`."""
+        return await self.send(lambda backend: reward(backend, ask))
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,7 +261,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return self.wants == {"reward"}
 
 
-class Asking:
+class Asking(Client):
     """Asks one server, no more than so many questions at a time.
 
     Attributes:
@@ -255,36 +282,30 @@ class Asking:
         """Post JSON to a route."""
         return await self._patiently(lambda: self._http.post(path, body), lambda one: one.failure)
 
-    async def draw(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+    async def send(self, call: Call[T]) -> T | Failure:
+        """See `Client`."""
+        return await self._patiently(
+            lambda: call(self._t.backend),
+            lambda found: found if isinstance(found, Failure) else None,
+        )
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """Draw a text."""
-        found = await self._patiently(lambda: self._t.backend.generate(ask, seed), _failed)
-        return verified(found, Generation)
-
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:
-        """Score a text."""
-        return await self._patiently(lambda: self._t.backend.score(ask), _failed)
-
-    async def chosen(self, ask: ChooseAsk) -> Choice | Failure:
-        """Answer a choice."""
-        return await self._patiently(lambda: self._t.backend.choose(ask), _failed)
-
-    async def rated(self, ask: RewardAsk) -> Rewards | Failure:
-        """Rate a conversation."""
-        return await self._patiently(lambda: reward(self._t.backend, ask), _failed)
+        return verified(await super().generate(ask, seed), Generation)
 
     async def rendered(self, messages: Messages) -> tuple[tuple[int, ...], str | None] | Failure:
         """Render a chat; see `orchestrator.backend.RendersChats`."""
-        backend, none = self._t.backend, unsupported(f"{self._t.kind} has no tokenise route")
-        if not isinstance(backend, RendersChats):
-            return none
+        none = unsupported(f"{self._t.kind} has no tokenise route")
 
-        async def ask() -> tuple[tuple[int, ...], str | None] | Failure:
+        async def ask(backend: Backend) -> tuple[tuple[int, ...], str | None] | Failure:
+            if not isinstance(backend, RendersChats):
+                return none
             found = await backend.rendered(messages)
             # No such route, rather than a server that is away; what it said may be of the model.
             unread = isinstance(found, Failure) and found.cause == "unparseable"
             return none if unread else found
 
-        return await self._patiently(ask, _failed)
+        return await self.send(ask)
 
     async def _patiently(
         self, ask: Callable[[], Awaitable[T]], failure_of: Callable[[T], Failure | None]
@@ -318,7 +339,3 @@ class Asking:
     def _is_closed_by(self, failure: Failure) -> bool:
         is_right = failure.scope == UNCLEAR and failure.cause == "unauthorised"
         return failure.scope in {ACCOUNT, SERVER} or (self._t.was_met and is_right)
-
-
-def _failed(found: object) -> Failure | None:
-    return found if isinstance(found, Failure) else None

@@ -228,7 +228,7 @@ class Probe:
     async def _generates(self) -> Finding:
         greedy = Sampling(max_tokens=SCORED_TOKENS)
         ask = Ask().generate(self._t.model, record.PROMPTS[0], greedy)
-        self._text = await self.asks.draw(ask, 0)
+        self._text = await self.asks.generate(ask, 0)
         return checks.generates(self._text)
 
     async def _scores(self) -> Finding:
@@ -261,7 +261,7 @@ class Probe:
         first = [] if self._text is not None else [await self._generates()]
         warm_draws = await _at_once(
             *(
-                self.asks.draw(ask.generate(model, record.PROMPTS[0], warm), seed)
+                self.asks.generate(ask.generate(model, record.PROMPTS[0], warm), seed)
                 for seed in range(1, _WARM_DRAWS + 1)
             )
         )
@@ -316,7 +316,7 @@ class Probe:
         """Check the exactness and correctness of label probabilities."""
         letters, verdicts = await _at_once(
             *(
-                self.asks.chosen(Ask().choose(self._t.model, QUESTION, labels))
+                self.asks.choose(Ask().choose(self._t.model, QUESTION, labels))
                 for labels in (abilities.ONE_TOKEN, abilities.MANY_TOKENS)
             )
         )
@@ -332,10 +332,10 @@ class Probe:
 
     async def _tried(self, ask: Example) -> Finding:
         if isinstance(ask, GenerateAsk):
-            return abilities.tried_drawing(ask, await self.asks.draw(ask, 0))
+            return abilities.tried_drawing(ask, await self.asks.generate(ask, 0))
         if isinstance(ask, RewardAsk):
-            return abilities.tried_rating(ask, await self.asks.rated(ask))
-        return abilities.tried_choice(ask, await self.asks.chosen(ask))
+            return abilities.tried_rating(ask, await self.asks.reward(ask))
+        return abilities.tried_choice(ask, await self.asks.choose(ask))
 
     async def tokens(self) -> list[Finding]:
         """Check what the chat template makes of a chat."""
@@ -389,7 +389,7 @@ class Probe:
             if (seen := record.of_chat(chat(reply))).listed:
                 return seen
         sampling = Sampling(max_tokens=record.TOKENS)
-        drawn = await self.asks.draw(Ask().generate(self._t.model, prompt, sampling), 0)
+        drawn = await self.asks.generate(Ask().generate(self._t.model, prompt, sampling), 0)
         return Seen() if isinstance(drawn, Failure) else record.of_text(drawn)
 
     async def _together(self, n: int, beside: dict[str, object]) -> list[HttpReply]:

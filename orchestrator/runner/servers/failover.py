@@ -5,21 +5,18 @@ Which of them is asked, and which is suspect, stands in `orchestrator.scheduler.
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import msgspec
 
-from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk
-from orchestrator.backend import Backend, answered, reward
-from orchestrator.records import UNREACHED, Choice, Failure, Generation, Rewards, Scored
+from orchestrator.ask import Request
+from orchestrator.backend import Backend, answered
+from orchestrator.records import UNREACHED, Failure
+from orchestrator.runner.models.asking import Call, Client, T
 from orchestrator.scheduler.copies import Copies, Copy, Tried
-
-T = TypeVar("T")
-Call = Callable[[Backend], Awaitable[T | Failure]]
-"""Asks a server."""
 
 # How often it is looked whether a server has gone silent.
 _LOOK_S: Final = 1.0
@@ -54,30 +51,6 @@ class Listener:
     def quiet_s(self, model: str) -> float:  # noqa: ARG002 (nothing was asked)
         """Return for how long a model has ended none of the requests that it has."""
         return 0.0
-
-
-class Client(ABC):
-    """Asks by `send`."""
-
-    @abstractmethod
-    async def send(self, call: Call[T]) -> T | Failure:
-        """Return the outcome from one of the servers."""
-
-    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
-        """See `orchestrator.backend.Asked`."""
-        return await self.send(lambda backend: backend.generate(ask, seed))
-
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:
-        """See `orchestrator.backend.Asked`."""
-        return await self.send(lambda backend: backend.score(ask))
-
-    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
-        """See `orchestrator.backend.Asked`."""
-        return await self.send(lambda backend: backend.choose(ask))
-
-    async def reward(self, ask: RewardAsk) -> Rewards | Failure:
-        """See `orchestrator.backend.RatesAnswers`."""
-        return await self.send(lambda backend: reward(backend, ask))
 
 
 class Failover(Client):

@@ -68,7 +68,7 @@ class Fleet:
     Attributes:
         states: Of the connection to each model, in a word.
         compared_every_s: Seconds between comparisons of servers whose connections hold.
-        listener: Told of what happens to servers.
+        listener: Told of what happens to servers, from `tell` on.
         launched: Every server that is launched, once.
         server_ids: Number in the store of the server that each model is connected to.
     """
@@ -118,14 +118,17 @@ class Fleet:
         for server in self.launched:
             if shelf is not None:
                 server.keeping = server.known_by(shelf, identities, 1 + self._number(server))
-            server.started = partial(self._started, server)
-            server.has_answered = partial(self._has_answered, server)
-            server.lost = lambda node: self.listener.lost(node)
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
         self._held = Held(store, identities, copies, accept_change=accept_change)
         self.server_ids: Mapping[str, int] = self._held.server_ids
         self._compared_at: dict[tuple[str, int], float] = {}
         self.compared_every_s = COMPARED_EVERY_S
+
+    def tell(self, listener: Listener) -> None:
+        """Tell a run what happens to its servers from now on."""
+        self.listener = listener
+        for server in self.launched:
+            server.listener = listener
 
     def n_servers(self, model: str) -> int:
         """Servers that a model has, replicas included."""
@@ -238,10 +241,6 @@ class Fleet:
         _log.info("%s is connected to %s", spec.name, said, extra={"model": spec.name})
         return backend
 
-    def _started(self, server: Launched) -> None:
-        for model in server.models:
-            self.listener.restarted(model.name)
-
     def _number(self, server: Launched) -> int:
         """Return the place of a launched server among those of its models."""
         return self._servers[server.models[0].name].index(server)
@@ -272,9 +271,6 @@ class Fleet:
         finally:
             await backend.close()
         return not isinstance(found, Failure) or bool(found.status)
-
-    def _has_answered(self, server: Launched) -> bool:
-        return any(self.listener.has_answered(model.name) for model in server.models)
 
     def doubt(self, model: str, hold: Hold) -> None:
         """Note that a connection to a model broke: is what answers there still the same server?

@@ -23,6 +23,7 @@ from orchestrator.placement import Share
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.models.identity import launch_of
+from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.health import (
     OUT_OF_REACH,
     SILENT,
@@ -76,11 +77,9 @@ class Launched:
         models: That it serves.
         server: The process; None while there is none.
         keeping: How it is found again and kept; None where it is not.
-        has_answered: Whether a request to it was answered in this call.
-        started: Called when it is ready.
+        listener: Told when it is ready, or when its machine is out of reach.
         node: Name of the machine of a cluster that it is planned on, or of several with commas
             between them; empty for any.
-        lost: Told of its machine when that is out of reach.
         no_room: Why no node that is left has room for it: it is given up if its next start fails.
     """
 
@@ -111,9 +110,7 @@ class Launched:
         self._may_start.set()
         self.no_room = ""
         self._is_silent = False
-        self.lost: Callable[[str], None] = lambda _: None
-        self.has_answered: Callable[[], bool] = lambda: False
-        self.started: Callable[[], None] = lambda: None
+        self.listener = Listener()
 
     async def running(self) -> RunningServer | Failure:
         """The server; it is started if need be.
@@ -246,7 +243,8 @@ class Launched:
         self.server = server
         self._started_at = asyncio.get_running_loop().time()
         _log.info("server %s is ready", self.name, extra={"pid": server.pid})
-        self.started()
+        for model in self.models:
+            self.listener.restarted(model.name)
 
     async def _start_again(self) -> Failure | None:
         """Start once more; return a failure where there were enough starts."""
@@ -305,7 +303,7 @@ class Launched:
             return
         self.launch.carrier.avoid = node
         if is_lost:
-            self.lost(node)
+            self.listener.lost(node)
             if node in self.node.split(","):
                 self.node = ""
 
@@ -321,7 +319,8 @@ class Launched:
     def _count(self, end: End) -> Failure | None:
         """Count a failure more; a `Failure` where it was the last."""
         before = self._last_end
-        repeats = before is not None and before.cause == end.cause and not self.has_answered()
+        has_answered = any(self.listener.has_answered(model.name) for model in self.models)
+        repeats = before is not None and before.cause == end.cause and not has_answered
         self._last_end = end
         self._n_crashes += 1
         if not repeats and self._restarts.wait_s(self._n_crashes) is not None:

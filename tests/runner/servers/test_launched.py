@@ -10,9 +10,11 @@ import pytest
 from orchestrator.errors import LaunchError, NodeLostError
 from orchestrator.placement import Share
 from orchestrator.records import Failure
+from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.health import Restarts
 from orchestrator.runner.servers.launched import Launched, PlacedServer
 from orchestrator.scheduler.core import Limits
+from orchestrator.serving import ServedModel
 
 AT_ONCE = Restarts(at_most=3, first_wait_s=0.0)
 
@@ -64,9 +66,24 @@ class Kind:
         return self.started[-1]
 
 
+class Run(Listener):
+    """A run that is told of its servers; `lose` plans anew what was on a node."""
+
+    def __init__(self, *, has_answered, lose=lambda _: None):
+        self._has_answered = has_answered
+        self._lose = lose
+
+    def has_answered(self, model):
+        return self._has_answered
+
+    def lost(self, node):
+        self._lose(node)
+
+
 def launched(kind, restarts=AT_ONCE, *, has_answered=True):
     made = Launched("m", "fake", kind, Path("servers/m.log"), restarts)
-    made.has_answered = lambda: has_answered
+    made.models = (ServedModel("m", ""),)
+    made.listener = Run(has_answered=has_answered)
     return made
 
 
@@ -237,7 +254,8 @@ def lost(kind, lose):
     """A server whose node is out of reach, before it is asked for again."""
     kind.carrier = kind.carrier or SimpleNamespace(avoid="", prefer="")
     server = launched(kind)
-    server.node, server.lost = "n3", lambda node: lose(server, node)
+    server.node = "n3"
+    server.listener = Run(has_answered=True, lose=lambda node: lose(server, node))
     server.server = Far(1)
     return server
 
@@ -266,7 +284,7 @@ def planned(kind, move):
         carrier.lost = (*carrier.lost, node)
         move(server, node)
 
-    server.lost = lose
+    server.listener = Run(has_answered=False, lose=lose)
     return server
 
 
