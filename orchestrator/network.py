@@ -5,7 +5,7 @@ import logging
 import re
 import weakref
 import zlib
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -42,7 +42,7 @@ _WITH_GZIP_HEADER: Final = 16 + zlib.MAX_WBITS
 
 
 class Ledger:
-    """Counts the bytes of all bodies that are being received, and tells readers to wait.
+    """Counts the bytes of all bodies that are being received, and has readers wait.
 
     When the limit is reached one body of each server may still grow, so that none waits for
     another server, and some reply always ends. At most the limit and one body of each server are
@@ -54,48 +54,33 @@ class Ledger:
 
     def __init__(self, most_bytes: int = MOST_TOGETHER_BYTES) -> None:
         self._most_bytes = most_bytes
-        # Of each body its server and its length so far.
-        self._held: dict[Hashable, tuple[Hashable, int]] = {}
+        self._held: dict[Hashable, int] = {}
+        # Of each server the body that may grow whatever is held.
         self._first: dict[Hashable, Hashable] = {}
-        self._waiting: dict[Hashable, Callable[[], None]] = {}
+        self._released = asyncio.Event()
         self.n_bytes = 0
 
-    def hold(
-        self, body: Hashable, server: Hashable, n_bytes: int, resume: Callable[[], None]
-    ) -> bool:
-        """Count a body that has `n_bytes` by now; false if no more of it may be read for now.
+    async def hold(self, body: Hashable, server: Hashable, n_bytes: int) -> None:
+        """Count a body that has `n_bytes` by now, and wait until more of it may be read.
 
         Args:
             body: Stands for the body until `release`.
             server: Stands for the server that sends it.
             n_bytes: Its length so far.
-            resume: Called once when reading may go on, where it had to stop.
         """
-        before = self._held.get(body)
-        self._held[body] = (server, n_bytes)
-        self.n_bytes += n_bytes - (before[1] if before else 0)
-        if n_bytes <= FREE_BYTES or self._may_grow(body):
-            return True
-        self._waiting[body] = resume
-        return False
+        self.n_bytes += n_bytes - self._held.get(body, 0)
+        self._held[body] = n_bytes
+        while self.n_bytes > self._most_bytes and self._first.setdefault(server, body) is not body:
+            await self._released.wait()
 
-    def release(self, body: Hashable) -> None:
+    def release(self, body: Hashable, server: Hashable) -> None:
         """Forget a body, whether or not it is whole; does nothing for one that is not held."""
-        held = self._held.pop(body, None)
-        if held is None:
-            return
-        server, n_bytes = held
-        self.n_bytes -= n_bytes
-        self._waiting.pop(body, None)
-        if self._first.get(server) is body:
-            del self._first[server]
-        for waiting in [other for other in self._waiting if self._may_grow(other)]:
-            self._waiting.pop(waiting)()
-
-    def _may_grow(self, body: Hashable) -> bool:
-        if self.n_bytes <= self._most_bytes:
-            return True
-        return self._first.setdefault(self._held[body][0], body) is body
+        if body in self._held:
+            self.n_bytes -= self._held.pop(body)
+            if self._first.get(server) is body:
+                del self._first[server]
+            self._released.set()
+            self._released = asyncio.Event()
 
 
 _ledgers: Final[weakref.WeakValueDictionary[int, Ledger]] = weakref.WeakValueDictionary()
@@ -145,26 +130,14 @@ async def collect(
             if n_bytes > most_bytes or left < 0:
                 return too_large(max(n_bytes, most_bytes + 1), most_bytes)
             if n_bytes > FREE_BYTES:
-                await _room(counted, body, server, n_bytes)
+                await counted.hold(body, server, n_bytes)
     except zlib.error:
         return Failure("connection", "the reply is not valid gzip")
     finally:
-        counted.release(body)
+        counted.release(body, server)
     if inflater and not inflater.is_whole:
         return Failure("connection", "the reply ended early")
     return b"".join(parts)
-
-
-async def _room(counted: Ledger, body: object, server: Hashable, n_bytes: int) -> None:
-    """Wait until a body may grow."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def resume() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    if not counted.hold(body, server, n_bytes, resume):
-        await future
 
 
 class _Gzip:

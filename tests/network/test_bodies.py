@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import random
 from collections.abc import AsyncIterator, Iterable
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -114,41 +113,58 @@ async def test_another_encoding_is_refused_unread(encoding: str) -> None:
 )
 def test_some_reply_may_always_be_read_and_few_bytes_are_held(sizes, most, choose) -> None:
     unit = FREE_BYTES + 1
-    ledger = Ledger(most * unit)
     held = [0] * len(sizes)
-    waiting: set[int] = set()
     unread = [n for _, n in sizes]
 
-    while any(unread):
-        ready = [body for body, n in enumerate(unread) if n and body not in waiting]
-        assert ready
-        body = choose.choice(ready)
-        held[body] += unit
-        unread[body] -= 1
-        assert ledger.n_bytes <= (most + sum(n for _, n in sizes)) * unit
-        if not unread[body]:
-            held[body] = 0
-            ledger.release(body)
-        elif not ledger.hold(body, sizes[body][0], held[body], partial(waiting.discard, body)):
-            waiting.add(body)
-        # What is over the limit belongs to one body of each server and to one part of each other.
-        over = sum(max(n - unit, 0) for n in held) - most * unit
-        assert over <= 3 * 12 * unit
-    assert ledger.n_bytes == 0
-    assert not waiting
+    async def read() -> Ledger:
+        ledger = Ledger(most * unit)
+        holding: dict[int, asyncio.Task[None]] = {}
+        while any(unread):
+            await settled()
+            ready = [n for n, left in enumerate(unread) if left and may_go_on(holding, n)]
+            assert ready
+            body = choose.choice(ready)
+            held[body] += unit
+            unread[body] -= 1
+            assert ledger.n_bytes <= (most + sum(n for _, n in sizes)) * unit
+            if unread[body]:
+                held_on = ledger.hold(body, sizes[body][0], held[body])
+                holding[body] = asyncio.ensure_future(held_on)
+            else:
+                held[body] = 0
+                ledger.release(body, sizes[body][0])
+            # What is over the limit belongs to one body of each server and one part of each other.
+            over = sum(max(n - unit, 0) for n in held) - most * unit
+            assert over <= 3 * 12 * unit
+        assert all(task.done() for task in holding.values())
+        return ledger
+
+    assert asyncio.run(read()).n_bytes == 0
 
 
-def test_a_server_that_holds_all_the_room_does_not_keep_another_from_being_read() -> None:
+async def settled() -> None:
+    """Until tasks that were made, or may go on, have come to where they wait."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def may_go_on(holding: dict[int, asyncio.Task[None]], body: int) -> bool:
+    return body not in holding or holding[body].done()
+
+
+async def test_a_server_that_holds_all_the_room_does_not_keep_another_from_being_read() -> None:
     ledger, long = Ledger(10 * FREE_BYTES), 3 * FREE_BYTES
-    for slow in range(4):
-        ledger.hold(f"slow {slow}", "slow", long, lambda: None)
-    assert ledger.hold("other", "fast", long, lambda: None)
-    assert ledger.hold("other", "fast", 2 * long, lambda: None)
-    resumed = []
-    assert not ledger.hold("another", "fast", long, lambda: resumed.append(1))
-    assert ledger.hold("short", "fast", FREE_BYTES, lambda: None)
-    ledger.release("other")
-    assert resumed == [1]
+    slow = [asyncio.ensure_future(ledger.hold(f"slow {n}", "slow", long)) for n in range(4)]
+    await settled()
+    assert [task.done() for task in slow] == [True, True, True, True]
+    await ledger.hold("other", "fast", long)
+    await ledger.hold("other", "fast", 2 * long)
+    another = asyncio.ensure_future(ledger.hold("another", "fast", long))
+    await settled()
+    assert not another.done()
+    ledger.release("other", "fast")
+    await settled()
+    assert another.done()
 
 
 async def test_readers_wait_for_room_and_all_are_read(monkeypatch) -> None:

@@ -10,8 +10,7 @@ class Watched(Ledger):
         super().__init__(most)
         self.peak = 0
 
-    def hold(self, *arguments) -> bool:
+    async def hold(self, body, server, n_bytes) -> None:
         """Hold bytes as any ledger does."""
-        may_go_on = super().hold(*arguments)
-        self.peak = max(self.peak, self.n_bytes)
-        return may_go_on
+        self.peak = max(self.peak, self.n_bytes - self._held.get(body, 0) + n_bytes)
+        await super().hold(body, server, n_bytes)
