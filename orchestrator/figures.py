@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from orchestrator.numbers import finite
 from orchestrator.tables import Column, Measured, Table, cell_text
 
-Kind = Literal["intervals", "matrix", "bars", "lines", "grid"]
+Kind = Literal["intervals", "matrix", "bars", "lines"]
 
 MAX_ROWS: Final = 60
 """Rows of a chart; a table has all of them."""
@@ -23,7 +23,7 @@ class Picture:
         rows: Plain values, each with what its chart needs. All charts show "tip" of a row in words.
             "intervals": label, group, value, low, high, low_open, high_open (see `points`).
             "matrix": row, column, value, text. "bars": x (and x2 where binned), value, group.
-            "lines": x, value, low, high, group. "grid": x, x2, y, y2, n.
+            "lines": x, value, low, high, group.
         x: Title of the horizontal axis.
         y: Title of the vertical axis, where the kind has one.
         groups: Names that get colours, in order; empty for one colour.

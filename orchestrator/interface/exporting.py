@@ -119,8 +119,6 @@ def material(result: Result) -> Material:
         tables=[_on_page(table) for table in result.tables],
         context=result.context,
         lost=record.failures,
-        exact_match=result.exact_match,
-        notes=result.notes,
         n_left=result.n_left,
         brief=result.brief,
         epochs=partial(rows_by_epoch, result.frames),

@@ -16,7 +16,7 @@ from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.interface.result import Result
 from orchestrator.plugins.permission import is_permitted
-from orchestrator.report.display import Display
+from orchestrator.report.lines import Display
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.event_loop import DeferredInterrupts
 from orchestrator.runner.planning.budget import budget_spent

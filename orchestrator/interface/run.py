@@ -19,7 +19,8 @@ from orchestrator import numbers
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
 from orchestrator.interface.checking import directory_of, loaded_recipe, prepared_recipe
 from orchestrator.interface.tracking import Tracking, hooked, needed, own_hook
-from orchestrator.report.display import Display, Kind, make_display
+from orchestrator.report.display import Kind, make_display
+from orchestrator.report.lines import Display
 from orchestrator.report.progress import Progress
 from orchestrator.runner.event_loop import (
     CANCELLED,

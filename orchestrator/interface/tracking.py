@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 from orchestrator.errors import OrchestratorError, UsageError, need
 from orchestrator.recipe.schema import Recipe
 from orchestrator.recipe.settings import LogTo, OnEnd
-from orchestrator.report.display import Display
 from orchestrator.report.gate import gate_words
+from orchestrator.report.lines import Display
 from orchestrator.report.progress import Completeness, Progress
 from orchestrator.report.text import safe_line
 from orchestrator.secrets import is_secret, is_secret_name
@@ -52,7 +52,7 @@ def needed(trackers: Sequence[LogTo]) -> None:
         need(f"log_to: {one.kind}", one.kind, [one.kind])
 
 
-class Tracking:
+class Tracking(Display):
     """A display that hands progress on to another display and to trackers; a context of the run.
 
     Attributes:

@@ -61,19 +61,8 @@ class Brief(msgspec.Struct, frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """The value as JSON: sentences as texts, numbers that JSON lacks as null."""
-        return {
-            "format": FORMAT,
-            "brief": {
-                "name": self.name,
-                "incomplete": self.incomplete,
-                "questions": [question.as_json() for question in self.questions],
-                "silence": self.silence,
-                "checks": [check.as_json() for check in self.checks],
-                "next_steps": [step.text() for step in self.next_steps],
-                "cautions": [caution.text() for caution in self.cautions],
-                "cost": None if self.cost is None else plain(msgspec.to_builtins(self.cost)),
-            },
-        }
+        said = plain(self)
+        return {"format": FORMAT, "brief": {name: said[name] for name in said if name != "tables"}}
 
 
 def brief(  # noqa: PLR0913 (the parts of a run, by keyword)

@@ -184,7 +184,6 @@ def run_summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[
         yield Text.assemble(
             page.words(f"{words} ", FAINT), page.data(progress.run_dir, None, FAINT)
         )
-    yield from _limits(page, shown)
 
 
 def _unit_parts(page: Page, progress: Progress, n_left: int) -> list[Text | str]:
@@ -227,21 +226,6 @@ def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
         parts.append(f"{numbers.speed(ended / progress.elapsed_s)} requests/s")
     spent = numbers.spent(progress.money, at_least=progress.at_least)
     return [*parts, *(f"{said} in all calls" for said in spent)]
-
-
-def _limits(page: Page, models: Sequence[ModelProgress]) -> Iterator[RenderableType]:
-    """Yield the limit on requests in flight of each model whose limit changed."""
-    changed = [model for model in models if model.limits.n_changes]
-    if not changed:
-        return
-    parts: list[Text | str] = [page.words("concurrent requests", FAINT)]
-    for model in changed:
-        n = model.limits.n_changes
-        name = page.name(model.name, _MAX_NAME)
-        way = f"{numbers.count(model.limits.first)} → {numbers.count(model.limit)}"
-        times = "change" if n == 1 else "changes"
-        parts.append(Text.assemble(name, page.words(f" {way} in {numbers.count(n)} {times}")))
-    yield from page.flow(parts)
 
 
 def _noted(page: Page, models: Sequence[ModelProgress]) -> Sequence[ModelProgress]:
@@ -404,7 +388,6 @@ def _status(page: Page, progress: Progress, values: Mapping[str, Any]) -> Iterat
     yield from page.flow(_request_parts(page, progress))
     yield Text("")
     yield _models(page, progress.models)
-    yield from _limits(page, progress.models)
 
 
 # What a probe of a model found.

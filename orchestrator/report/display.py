@@ -7,7 +7,6 @@ stdout and are not printed from here.
 """
 
 import atexit
-import importlib
 import logging
 import os
 import sys
@@ -16,14 +15,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from html import escape
-from typing import Any, Final, Literal, Protocol, TextIO
+from typing import Final, Literal, TextIO
 
-from orchestrator import numbers
 from orchestrator.errors import UsageError
-from orchestrator.report.lines import JsonPainter, PlainPainter, unit_parts
-from orchestrator.report.progress import Pace, Progress
-from orchestrator.report.text import safe_line
+from orchestrator.report.lines import Display, JsonPainter, NotebookPainter, PlainPainter
+from orchestrator.report.progress import Progress
 
 Kind = Literal["auto", "live", "plain", "json", "notebook", "none"]
 KINDS: Final = ("auto", "live", "plain", "json", "notebook", "none")
@@ -36,59 +32,13 @@ _MAX_WAITING: Final = 1000
 _STOP_S: Final = 2.0
 
 
-class Display(Protocol):
-    """A display of a run. All calls return at once and raise nothing."""
-
-    def start(self, title: str, total: int) -> None:
-        """Begin: the run's title and its number of units."""
-        ...
-
-    def update(self, progress: Progress) -> None:
-        """Show the run's state; only the latest one counts."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Show a message; it may come from outside."""
-        ...
-
-    def stop(self) -> None:
-        """End, leaving the terminal as it was; may be called twice."""
-        ...
+_Event = Callable[[Display], None]
 
 
-class Painter(Display, Protocol):
-    """The part of a display that runs in its thread; here the calls may block and raise.
-
-    Attributes:
-        min_gap_s: Seconds between two updates at least.
-    """
-
-    min_gap_s: float
-
-
-class _Silent:
-    """Shows nothing."""
-
-    def start(self, title: str, total: int) -> None:
-        """Nothing."""
-
-    def update(self, progress: Progress) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def stop(self) -> None:
-        """Nothing."""
-
-
-_Event = Callable[[Painter], None]
-
-
-class ThreadedDisplay:
+class ThreadedDisplay(Display):
     """Hands what is to be shown to a painter in a thread."""
 
-    def __init__(self, make_painter: Callable[[TextIO], Painter], stream: TextIO) -> None:
+    def __init__(self, make_painter: Callable[[TextIO], Display], stream: TextIO) -> None:
         self._make_painter = make_painter
         self._stream = stream
         self._waiting: deque[_Event] = deque(maxlen=_MAX_WAITING)
@@ -213,7 +163,7 @@ def make_display(kind: Kind | None, stream: TextIO) -> Display:
         case "notebook":
             return NotebookDisplay(stream)
         case "none":
-            return _Silent()
+            return Display()
         case "live":
             # What it draws with takes long to import; most commands draw nothing.
             from orchestrator.report.live import LivePainter  # noqa: PLC0415
@@ -240,12 +190,6 @@ def _own_copy(stream: TextIO) -> TextIO | None:
     return os.fdopen(descriptor, "w", encoding=stream.encoding, errors="backslashreplace")
 
 
-_MIN_GAP_S: Final = 0.5
-_MAX_NOTES: Final = 20
-# Nothing of HTML but this: notebooks that are not trusted strip the rest.
-_BAR: Final = '<progress value="{done}" max="{total}" style="width: 60%"></progress>'
-
-
 class NotebookDisplay(ThreadedDisplay):
     """Shows a run in the output of the cell that started it."""
 
@@ -257,76 +201,3 @@ class NotebookDisplay(ThreadedDisplay):
         """Begin: the output is made here, in the thread that belongs to the cell."""
         self._painter.open()
         super().start(title, total)
-
-
-class NotebookPainter:
-    """Replaces the output of a cell at most twice a second."""
-
-    min_gap_s = _MIN_GAP_S
-
-    def __init__(self) -> None:
-        self._pace = Pace()
-        self._title = ""
-        self._total = 0
-        self._progress: Progress | None = None
-        self._notes: list[str] = []
-        # Of IPython, which is there in a notebook and nowhere needed else.
-        self._output: Any = None
-
-    def open(self) -> None:
-        """Make the output."""
-        if self._output is None:
-            display = importlib.import_module("IPython.display")
-            self._output = display.display(self._bundle(), raw=True, display_id=True)
-
-    def start(self, title: str, total: int) -> None:
-        """An empty bar."""
-        self._title, self._total = title, total
-        self._show()
-
-    def update(self, progress: Progress) -> None:
-        """A new state."""
-        self._progress = progress
-        self._pace.add(progress)
-        self._show()
-
-    def note(self, text: str) -> None:
-        """A message under the bar; before the bar it stands alone."""
-        self._notes = [*self._notes, *map(safe_line, text.splitlines())][-_MAX_NOTES:]
-        self.open()
-        self._show()
-
-    def stop(self) -> None:
-        """The last state stays."""
-        self._show()
-
-    def _show(self) -> None:
-        if self._output is not None:
-            self._output.update(self._bundle(), raw=True)
-
-    def _bundle(self) -> dict[str, str]:
-        """The state as HTML, and as text for front ends without it."""
-        bar = ""
-        lines: list[str] = []
-        if (progress := self._progress) is not None:
-            total = max(1, progress.units_total - progress.units_not_needed)
-            bar = _BAR.format(done=progress.units_stored + progress.units_done, total=total)
-            parts = [*unit_parts(progress), numbers.clock(progress.elapsed_s)]
-            eta_s = self._pace.eta_s()
-            if progress.stopping:
-                parts.append(f"stopping: {safe_line(progress.stopping)}")
-            elif progress.units_left and eta_s is not None:
-                parts.append(f"ETA {numbers.duration(eta_s)}")
-            lines.append(" · ".join(parts))
-            lines += [
-                f"{safe_line(model.name)}: {model.state}, {numbers.count(model.done)} requests"
-                for model in progress.models
-            ]
-        elif self._total:
-            lines.append(f"{numbers.count(self._total)} units")
-        lines += self._notes
-        html = [f"<b>{escape(safe_line(self._title))}</b>", bar, *map(escape, lines)]
-        return {
-            "text/html": "<br>".join(part for part in html if part),
-            "text/plain": "\n".join([safe_line(self._title), *lines]),
-        }

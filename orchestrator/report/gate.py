@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 
@@ -47,7 +46,7 @@ def gate_value(found: Decision) -> dict[str, Any]:
         "confidence_level": found.confidence_level,
         "level_of_intervals": found.level,
         "adjustment": found.adjustment,
-        "requirements": msgspec.to_builtins(found.requirements),
+        "requirements": found.requirements,
         "notes": list(found.notes),
         "run": dict(found.run),
         "against": None if found.against is None else dict(found.against),

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
 from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
@@ -268,8 +267,7 @@ def generic_json(table: Table) -> dict[str, Any]:
     """As plain values; undefined is null."""
     names = [column.name for column in table.columns]
     rows = [
-        {name: plain(msgspec.to_builtins(cell)) for name, cell in zip(names, row, strict=True)}
-        for row in table.rows
+        {name: plain(cell) for name, cell in zip(names, row, strict=True)} for row in table.rows
     ]
     return {
         "format": FORMAT,
@@ -281,7 +279,7 @@ def generic_json(table: Table) -> dict[str, Any]:
         "columns": names,
         "rows": rows,
         "notes": list(table.notes),
-        "comparisons": plain(msgspec.to_builtins(table.comparisons)),
+        "comparisons": plain(table.comparisons),
     }
 
 

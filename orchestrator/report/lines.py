@@ -1,7 +1,12 @@
-"""Displays that write lines: plain ones for logs, JSON ones for programs (`docs/display.md`)."""
+"""Painters of a display that write lines for logs and programs, or the output of a notebook's cell.
 
+`docs/display.md` describes what they write.
+"""
+
+import importlib
 import json
-from typing import Final, TextIO
+from html import escape
+from typing import Any, Final, TextIO
 
 import msgspec
 
@@ -28,19 +33,39 @@ _MAX_MODELS: Final = 8
 _SEPARATOR: Final = " · "
 
 
-class PlainPainter:
-    """A line each ten seconds and one for each change of state."""
+class Display:
+    """A display of a run; this one shows nothing.
+
+    All calls return at once and raise nothing; those of a painter, which runs in a thread of its
+    own, may block and raise.
+
+    Attributes:
+        min_gap_s: Seconds between two updates at least.
+    """
 
     min_gap_s = 0.0
+
+    def start(self, title: str, total: int) -> None:
+        """Begin: the run's title and its number of units."""
+
+    def update(self, progress: Progress) -> None:
+        """Show the run's state; only the latest one counts."""
+
+    def note(self, text: str) -> None:
+        """Show a message; it may come from outside."""
+
+    def stop(self) -> None:
+        """End, leaving the terminal as it was; may be called twice."""
+
+
+class PlainPainter(Display):
+    """A line each ten seconds and one for each change of state."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         encoding = getattr(stream, "encoding", None) or "utf-8"
         self._ascii_only = not encoding.lower().replace("-", "").startswith("utf")
         self._pace = Pace()
-        self._states: dict[str, str] = {}
-        self._stopping = ""
-        self._paused = False
         self._last: Progress | None = None
         self._last_line_s = 0.0
         self._last_ranking_s = 0.0
@@ -71,23 +96,22 @@ class PlainPainter:
             self._numbers(self._last)
 
     def _changes(self, progress: Progress) -> list[str]:
+        last = self._last
+        states = {} if last is None else {model.name: model.state for model in last.models}
         lines = []
         for model in progress.models:
-            before = self._states.get(model.name, "idle")
+            before = states.get(model.name, "idle")
             if model.state != before:
                 name = _name(model.name, ascii_only=self._ascii_only)
                 lines.append(f"{name}: {before} → {model.state}")
-            self._states[model.name] = model.state
-        if progress.stopping and not self._stopping:
+        if progress.stopping and not (last is not None and last.stopping):
             n_in_flight = sum(model.in_flight for model in progress.models)
             lines.append(
                 f"stopping: {safe_line(progress.stopping)}; "
                 f"{numbers.count(n_in_flight)} requests in flight"
             )
-        self._stopping = progress.stopping
-        if progress.paused != self._paused:
+        if progress.paused != (last is not None and last.paused):
             lines.append("paused" if progress.paused else "resumed")
-        self._paused = progress.paused
         return lines
 
     def _numbers(self, progress: Progress) -> None:
@@ -177,10 +201,8 @@ def standing(one: Standing) -> str:
     )
 
 
-class JsonPainter:
+class JsonPainter(Display):
     """One JSON object a line, ASCII only."""
-
-    min_gap_s = 0.0
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -226,3 +248,79 @@ def event_line(event: str, **fields: object) -> str:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
+
+
+_MIN_GAP_S: Final = 0.5
+_MAX_NOTES: Final = 20
+# Nothing of HTML but this: notebooks that are not trusted strip the rest.
+_BAR: Final = '<progress value="{done}" max="{total}" style="width: 60%"></progress>'
+
+
+class NotebookPainter(Display):
+    """Replaces the output of a cell at most twice a second."""
+
+    min_gap_s = _MIN_GAP_S
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+        self._title = ""
+        self._total = 0
+        self._progress: Progress | None = None
+        self._notes: list[str] = []
+        # Of IPython, which is there in a notebook and nowhere needed else.
+        self._output: Any = None
+
+    def open(self) -> None:
+        """Make the output."""
+        if self._output is None:
+            display = importlib.import_module("IPython.display")
+            self._output = display.display(self._bundle(), raw=True, display_id=True)
+
+    def start(self, title: str, total: int) -> None:
+        """An empty bar."""
+        self._title, self._total = title, total
+        self.stop()
+
+    def update(self, progress: Progress) -> None:
+        """A new state."""
+        self._progress = progress
+        self._pace.add(progress)
+        self.stop()
+
+    def note(self, text: str) -> None:
+        """A message under the bar; before the bar it stands alone."""
+        self._notes = [*self._notes, *map(safe_line, text.splitlines())][-_MAX_NOTES:]
+        self.open()
+        self.stop()
+
+    def stop(self) -> None:
+        """The last state stays."""
+        if self._output is not None:
+            self._output.update(self._bundle(), raw=True)
+
+    def _bundle(self) -> dict[str, str]:
+        """The state as HTML, and as text for front ends without it."""
+        bar = ""
+        lines: list[str] = []
+        if (progress := self._progress) is not None:
+            total = max(1, progress.units_total - progress.units_not_needed)
+            bar = _BAR.format(done=progress.units_stored + progress.units_done, total=total)
+            parts = [*unit_parts(progress), numbers.clock(progress.elapsed_s)]
+            eta_s = self._pace.eta_s()
+            if progress.stopping:
+                parts.append(f"stopping: {safe_line(progress.stopping)}")
+            elif progress.units_left and eta_s is not None:
+                parts.append(f"ETA {numbers.duration(eta_s)}")
+            lines.append(" · ".join(parts))
+            lines += [
+                f"{safe_line(model.name)}: {model.state}, {numbers.count(model.done)} requests"
+                for model in progress.models
+            ]
+        elif self._total:
+            lines.append(f"{numbers.count(self._total)} units")
+        lines += self._notes
+        html = [f"<b>{escape(safe_line(self._title))}</b>", bar, *map(escape, lines)]
+        return {
+            "text/html": "<br>".join(part for part in html if part),
+            "text/plain": "\n".join([safe_line(self._title), *lines]),
+        }

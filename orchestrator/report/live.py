@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator import numbers
-from orchestrator.report.lines import ranking_words, rate_parts, standing, unit_parts
+from orchestrator.report.lines import Display, ranking_words, rate_parts, standing, unit_parts
 from orchestrator.report.page import (
     ACCENT,
     BAD,
@@ -116,7 +116,7 @@ _STATE_STYLES: Final = {
 }
 
 
-class LivePainter:
+class LivePainter(Display):
     """Redraws a frame, at most four times a second."""
 
     min_gap_s = _MIN_GAP_S

@@ -49,22 +49,6 @@ def _tokens(n: int) -> str:
     return f"{numbers.compact(n)} {'token' if n == 1 else 'tokens'}"
 
 
-class LimitProgress(msgspec.Struct, frozen=True):
-    """Changes in this call of the limit on a model's requests in flight.
-
-    Attributes:
-        is_adaptive: Whether it is found while the run goes on, and not fixed.
-        signal: What it follows: "queue" (the server's own), "throughput", "" while not known.
-        first: At the start of this call.
-        n_changes: Since then.
-    """
-
-    is_adaptive: bool = False
-    signal: str = ""
-    first: int = 0
-    n_changes: int = 0
-
-
 class ModelProgress(msgspec.Struct, frozen=True):
     """One model.
 
@@ -80,7 +64,6 @@ class ModelProgress(msgspec.Struct, frozen=True):
         retried: Attempts that failed and were tried again.
         prompt_tokens: In this call; None where the server does not say.
         completion_tokens: As above.
-        limits: How `limit` came about.
         waiting: Requests in the server's own queue; None where it does not say.
         cache_hits: Share of prompt tokens that it found in its prefix cache in this call; None
             where it does not say.
@@ -99,7 +82,6 @@ class ModelProgress(msgspec.Struct, frozen=True):
     retried: int
     prompt_tokens: int | None
     completion_tokens: int | None
-    limits: LimitProgress = LimitProgress()
     waiting: int | None = None
     cache_hits: float | None = None
     units_done: int = 0

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.report.words import Name, Part, Phrase, Quote, names, phrase, plain
+from orchestrator.report.words import Name, Part, Phrase, Quote, names, phrase
 from orchestrator.statistics.judgments import CoverageSummary
 from orchestrator.statistics.trust import Trust
 from orchestrator.tables import Cell, Measured, Table
@@ -55,11 +55,7 @@ class Check(msgspec.Struct, frozen=True):
 
     about: str
     says: Phrase
-    is_doubtful: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """The check as JSON values."""
-        return {"about": self.about, "says": self.says.text(), "doubtful": self.is_doubtful}
+    is_doubtful: bool = msgspec.field(default=False, name="doubtful")
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -94,7 +90,7 @@ class Question(msgspec.Struct, frozen=True):
     over: str = "model"
     measure: str = ""
     interval: str = "interval"
-    standings: tuple[Standing, ...] = ()
+    standings: tuple[Standing, ...] = msgspec.field(default=(), name="models")
     apart: Phrase = Phrase()
     basis: str = ""
     checks: tuple[Check, ...] = ()
@@ -109,26 +105,6 @@ class Question(msgspec.Struct, frozen=True):
     def is_drawn(self) -> bool:
         """True if its numbers may be drawn: a picture of meaningless ones would mislead."""
         return self.state != "withheld" and any(one.value is not None for one in self.standings)
-
-    def as_json(self) -> dict[str, Any]:
-        """The question as JSON values, its sentences as texts."""
-        return {
-            "source": self.source,
-            "judge": self.judge,
-            "subject": self.subject.text(),
-            "state": self.state,
-            "answer": self.answer.text(),
-            "detail": self.detail,
-            "over": self.over,
-            "measure": self.measure,
-            "interval": self.interval,
-            "models": [plain(msgspec.to_builtins(one)) for one in self.standings],
-            "apart": self.apart.text(),
-            "n_pairs": self.n_pairs,
-            "n_apart": self.n_apart,
-            "basis": self.basis,
-            "checks": [check.as_json() for check in self.checks],
-        }
 
 
 # Times as large a share of missing judgments as that of another model.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 import msgspec
@@ -230,8 +231,8 @@ def ranking_json(
         "trusted": not analysis.warning,
         "order_resolvable": analysis.order_resolvable,
         "verdict": told_apart(analysis).text(),
-        **plain(msgspec.to_builtins(analysis)),
-        "neighbours": plain(msgspec.to_builtins(analysis.neighbours)),
+        **plain(analysis),
+        "neighbours": plain(analysis.neighbours),
     }
     if exact_match:
         document["exact_match"] = plain(dict(exact_match))
@@ -239,8 +240,18 @@ def ranking_json(
 
 
 def plain(value: Any, text: Callable[[str], str] = str) -> Any:  # noqa: ANN401 (JSON values)
-    """The value with numbers that JSON lacks as null, and its texts as `text` writes them."""
+    """The value as JSON has it: numbers that it lacks as null, texts as `text` writes them.
+
+    Structs and dataclasses become objects, and sentences texts.
+    """
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name), text) for one in fields(value)}
     match value:
+        case Phrase():
+            return text(value.text())
+        case msgspec.Struct():
+            names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+            return {shown: plain(getattr(value, name), text) for shown, name in names}
         case float():
             return value if math.isfinite(value) else None
         case str():

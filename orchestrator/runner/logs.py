@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from orchestrator.disk import files
 from orchestrator.records import Failure
-from orchestrator.report.display import Display, SayingHandler
+from orchestrator.report.display import SayingHandler
+from orchestrator.report.lines import Display
 
 _OWN: Final = ("orchestrator", "backends", "launch")
 # What the event loop complains of belongs into the log too, not onto a live display.

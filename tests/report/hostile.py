@@ -159,15 +159,14 @@ def material(**changed: Any) -> Material:
         "tables": summarise(found, SETTINGS),
         "context": all_sources(found, SETTINGS),
         "lost": [FailureCount._make((False, MODELS[0], "timeout", 0, 2, ATTACKS[1]))],
-        "notes": [ATTACKS[0]],
         "n_left": 3,
         "probes": {MODELS[0]: PROBED},
         **changed,
     }
     if "brief" not in parts:
-        shown = ("name", "rankings", "tables", "notes")
         parts["brief"] = brief(
-            **{part: parts[part] for part in shown},
+            **{part: parts[part] for part in ("name", "rankings", "tables")},
+            notes=[ATTACKS[0]],
             completeness=Completeness(100, 100 - parts["n_left"]),
         )
     return Material(**parts)

@@ -5,13 +5,13 @@ import logging
 
 import pytest
 
-from orchestrator.report.progress import Progress
+from orchestrator.report.lines import Display
 from orchestrator.runner.logs import RepeatedEvents, downloads_said, logged
 
 OWN = logging.getLogger("orchestrator.runner.somewhere")
 
 
-class Notes:
+class Notes(Display):
     """A display that keeps its notes alone."""
 
     def __init__(self) -> None:
@@ -19,15 +19,6 @@ class Notes:
 
     def note(self, text: str) -> None:
         self.notes.append(text)
-
-    def start(self, title: str, total: int) -> None:
-        pass
-
-    def update(self, progress: Progress) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
 
 
 def write(path, display):

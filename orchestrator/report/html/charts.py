@@ -52,7 +52,6 @@ def draw(picture: Picture) -> dict[str, Any]:
         "matrix": _matrix,
         "bars": _bars,
         "lines": _lines,
-        "grid": _grid,
     }
     specified: dict[str, Any] = _styled(kinds[picture.kind](picture)).to_dict(validate=False)
     specified["datasets"] = specified.get("datasets", {}) | {_ROWS: _rows(picture)}
@@ -296,23 +295,6 @@ def _lines(picture: Picture) -> _Chart:
     )
     beside = [*_zero(picture), *([_diagonal(*picture.options["diagonal"])] if is_binned else [])]
     return alt.layer(band, *beside, line, dots).properties(width=_WIDTH, height=260)
-
-
-def _grid(picture: Picture) -> _Chart:
-    scale = alt.Scale(domain=[0, 1], nice=False)
-    squares = (
-        _base()
-        .mark_rect(color=PALETTE[0], stroke=GRID, strokeWidth=1)
-        .encode(
-            x=alt.X("x:Q", title=picture.x, scale=scale, axis=_FEW),
-            x2="x2:Q",
-            y=alt.Y("y:Q", title=picture.y, scale=scale, axis=_FEW),
-            y2="y2:Q",
-            opacity=alt.Opacity("n:Q", scale=alt.Scale(type="log", range=[0.15, 1.0]), legend=None),
-            description="tip:N",
-        )
-    )
-    return alt.layer(squares, _diagonal(0.0, 1.0)).properties(width=340, height=340)
 
 
 # Charts as SVG that may stand in a page, and as files; needs the extra `[report]`.

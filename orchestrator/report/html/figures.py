@@ -81,8 +81,6 @@ class Material:
         tables: Of summaries and analyses.
         context: The methods of the recipe, to read their scores.
         lost: Requests that failed, the most frequent first.
-        exact_match: Share of answers equal to the reference, by model.
-        notes: What a reader must know.
         n_left: Units without a row.
         brief: The run in brief.
         epochs: How many rows of each method rest on which epoch of servers; empty where there is
@@ -102,8 +100,6 @@ class Material:
     tables: Sequence[Table]
     context: Context
     lost: Sequence[FailureCount] = ()
-    exact_match: Mapping[str, float | None] = field(default_factory=dict)
-    notes: Sequence[str] = ()
     n_left: int = 0
     probes: Mapping[str, ProbeRecord] = field(default_factory=dict)
     brief: Brief = field(default_factory=Brief)

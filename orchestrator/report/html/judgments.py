@@ -1,4 +1,4 @@
-"""Figures of judgments: distributions of verdicts and scores, both orders, and calibration."""
+"""Figures of judgments: distributions of verdicts and scores, and calibration."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from orchestrator.records import Floats
 from orchestrator.report.html.figures import Material
 from orchestrator.report.html.methods import curved
 from orchestrator.statistics.bounded_mean import METHOD
-from orchestrator.tables import Column, Curves, make_table, table_columns
+from orchestrator.tables import Column, Curves, make_table
 
 Sums = dict[int, Floats]
 """The sum of lists of numbers by their length, and after each sum the number of lists."""
@@ -37,8 +37,6 @@ _VERDICTS: Final = {
     5: ("first much better", "first better", "tie", "second better", "second much better"),
 }
 _VERDICT_COLUMNS: Final = ("p_ab", "p_ba")
-_ORDER_COLUMNS: Final = ("prefer_a_ab", "prefer_a_ba")
-_EDGES: Final = np.linspace(0.0, 1.0, 11)
 _PROBABILITY: Final = Column("mean probability", "number", 3)
 
 
@@ -79,28 +77,19 @@ def _parts(
 
 
 def of_verdicts(material: Material) -> list[Figure]:
-    """Mean distribution of a judge's verdicts, and the two orders against each other."""
+    """Mean distribution of a judge's verdicts over both orders."""
     found = []
     for frame, pairs in ranked_in(material.frames).items():
         columns = there(material.frames, frame, pairs.columns())
-        shown = _VERDICT_COLUMNS if pairs.verdicts else ()
-        wanted = [name for name in (*shown, *_ORDER_COLUMNS) if name in columns]
+        if not pairs.verdicts or not {*_VERDICT_COLUMNS} <= columns.keys():
+            continue
         means: dict[tuple[str, str], tuple[Sums, Sums]] = {}
-        counts: dict[tuple[str, str], Floats] = {}
-        for method, judge, rows in _parts(material, frame, columns, wanted) if wanted else ():
-            of = (method, judge)
-            orders = means.setdefault(of, ({}, {}))
-            if {*_VERDICT_COLUMNS} <= {*wanted}:
-                for sums, column in zip(orders, _VERDICT_COLUMNS, strict=True):
-                    _add(sums, rows[column])
-            if {*_ORDER_COLUMNS} <= {*wanted}:
-                both = rows.filter(pl.col(name).is_finite() for name in _ORDER_COLUMNS)
-                x, y = (both[name].to_numpy() for name in _ORDER_COLUMNS)
-                counts[of] = counts.get(of, 0.0) + np.histogram2d(x, y, bins=(_EDGES, _EDGES))[0]
+        for method, judge, rows in _parts(material, frame, columns, _VERDICT_COLUMNS):
+            orders = means.setdefault((method, judge), ({}, {}))
+            for sums, column in zip(orders, _VERDICT_COLUMNS, strict=True):
+                _add(sums, rows[column])
         for of, orders in means.items():
             found += _verdicts(*of, *map(_sum, orders))
-            if of in counts and counts[of].any():
-                found.append(_orders(*of, counts[of]))
     return found
 
 
@@ -126,38 +115,6 @@ def _verdicts(
     basis = f"n = {numbers.count(n)} readings, each order one · mean of distributions"
     says = "“First” is the answer shown first; without position bias the distribution is symmetric."
     return [Figure(table.key, title, basis, says, table, picture)]
-
-
-def _orders(method: str, judge: str, counts: Floats) -> Figure:
-    drawn: list[dict[str, Any]] = []
-    lines: list[list[Any]] = []
-    for i, j in np.argwhere(counts):
-        n = int(counts[i, j])
-        first = f"{_EDGES[i]:.1f} to {_EDGES[i + 1]:.1f}"
-        second = f"{_EDGES[j]:.1f} to {_EDGES[j + 1]:.1f}"
-        lines.append([first, second, n])
-        drawn.append(
-            {
-                "x": float(_EDGES[i]),
-                "x2": float(_EDGES[i + 1]),
-                "y": float(_EDGES[j]),
-                "y2": float(_EDGES[j + 1]),
-                "n": n,
-                "tip": f"A first {first}, B first {second}: {numbers.counted(n, 'judgment')}",
-            }
-        )
-    title = f"Both orders of {judge} ({method})"
-    columns = table_columns("P(A better), A first | B first | judgments: count")
-    table = make_table(figures.key("orders", method, judge), title, columns, lines)
-    picture = Picture("grid", drawn, "P(A better), A shown first", "P(A better), B shown first")
-    basis = (
-        f"n = {numbers.counted(int(counts.sum()), 'judgment')} with both orders · counts in squares"
-    )
-    says = (
-        "On the diagonal the order has no effect; at the lower right the answer shown first "
-        "wins, at the upper left the one shown second."
-    )
-    return Figure(table.key, title, basis, says, table, picture)
 
 
 def of_scores(material: Material) -> list[Figure]:

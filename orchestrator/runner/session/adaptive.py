@@ -13,7 +13,6 @@ from typing import Final, Self
 import msgspec
 
 from orchestrator.backend import ServerLoad
-from orchestrator.report.progress import LimitProgress
 from orchestrator.runner.models.identity import server_label
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.fleet import Fleet
@@ -101,8 +100,6 @@ class Adaptive:
     ) -> None:
         """Steer what sends the requests of the run from now on."""
         self._core, self._scheduler, self._loads, self._tokens = core, scheduler, loads, tokens
-        self.first = {name: state.limits for name, state in core.models.items()}
-        self._n_changes = dict.fromkeys(core.models, 0)
         self._n_there = {name: self._n_servers.get(name, 1) for name in core.models}
 
     async def run(self) -> None:
@@ -136,16 +133,6 @@ class Adaptive:
         if change is not None:
             self._scheduler.set_limit(model, change.after)
             self._record(model, change)
-
-    def progress(self, model: str) -> LimitProgress:
-        """Return the changes of a model's limit."""
-        controller = self._controllers.get(model)
-        return LimitProgress(
-            is_adaptive=controller is not None,
-            signal=controller.signal if controller is not None else "",
-            first=self.first[model].max_in_flight,
-            n_changes=self._n_changes[model],
-        )
 
     async def _follow(self, model: str, controller: Controller) -> None:
         while True:
@@ -181,7 +168,6 @@ class Adaptive:
         )
 
     def _record(self, model: str, change: Change) -> None:
-        self._n_changes[model] += 1
         _log.info(
             "%s: %d concurrent requests (was %d): %s",
             model,

@@ -20,7 +20,6 @@ from orchestrator.report.progress import (
     StageProgress,
 )
 from orchestrator.runner.servers.health import Loads
-from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.scheduler.core import Core
 from orchestrator.statistics.ratings import Forming
 from orchestrator.statistics.results import Thresholds
@@ -265,7 +264,6 @@ def models_progress(
     core: Core,
     states: Mapping[str, str],
     tokens: Mapping[str, list[int]],
-    limits: Adaptive,
     loads: Loads,
     units: Mapping[str, tuple[int, int]],
 ) -> tuple[ModelProgress, ...]:
@@ -294,7 +292,6 @@ def models_progress(
             prompt_tokens=tokens[name][0] or (None if state.n_done else 0),
             completion_tokens=tokens[name][1]
             or (0 if tokens[name][0] or not state.n_done else None),
-            limits=limits.progress(name),
             waiting=loads.waiting(name),
             cache_hits=loads.cache_hits(name),
             units_done=units.get(name, (0, 0))[0],

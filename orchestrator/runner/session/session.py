@@ -443,7 +443,7 @@ class Session(Listener):
     def progress(self, states: Mapping[str, str]) -> Progress:
         """The run at this moment; `states` gives each model's connection state."""
         units = self._stages.of_models(self._not_needed)
-        models = models_progress(self._core, states, self._tokens, self.adaptive, self.loads, units)
+        models = models_progress(self._core, states, self._tokens, self.loads, units)
         return Progress(
             run_dir=self._run_dir,
             elapsed_s=self._loop.time() - self._started,
