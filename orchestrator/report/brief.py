@@ -6,6 +6,7 @@ and notebooks show this value, each in its own form. Nothing here does I/O.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, Final
 
 import msgspec
@@ -62,6 +63,9 @@ class Brief(msgspec.Struct, frozen=True):
     def as_json(self) -> dict[str, Any]:
         """The value as JSON: sentences as texts, numbers that JSON lacks as null."""
         said = plain(self)
+        # Those of all questions stand at the end; the others say how numbers are drawn.
+        for question, name in product(said["questions"], ("cautions", "is_percent", "least_span")):
+            del question[name]
         return {"format": FORMAT, "brief": {name: said[name] for name in said if name != "tables"}}
 
 

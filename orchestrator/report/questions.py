@@ -58,11 +58,12 @@ class Check(msgspec.Struct, frozen=True):
     is_doubtful: bool = msgspec.field(default=False, name="doubtful")
 
 
-class Question(msgspec.Struct, frozen=True):
+class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A question, its answer and what the answer rests on.
 
     Attributes:
         source: Name of the method.
+        judge: Whose judgments; None for those of all judges, or where there are none.
         subject: The method and its judge, in words.
         state: Kind of answer.
         answer: In a sentence.
@@ -72,17 +73,17 @@ class Question(msgspec.Struct, frozen=True):
         interval: Heading of its intervals, with their level where that is known.
         standings: The models, best or highest first.
         apart: Models that can be told apart, over all pairs.
+        n_pairs: Pairs of models compared.
+        n_apart: Of these, pairs that can be told apart.
         basis: Sample size and intervals.
         checks: Reasons to trust the answer or not.
         cautions: What not to conclude from it.
-        judge: Whose judgments; None for those of all judges, or where there are none.
         is_percent: Whether the numbers are shares, shown as percentages.
         least_span: Least length of an axis on which they are drawn; 0 fits it to the numbers.
-        n_pairs: Pairs of models compared.
-        n_apart: Of these, pairs that can be told apart.
     """
 
     source: str
+    judge: str | None = None
     subject: Phrase
     state: State
     answer: Phrase
@@ -92,14 +93,13 @@ class Question(msgspec.Struct, frozen=True):
     interval: str = "interval"
     standings: tuple[Standing, ...] = msgspec.field(default=(), name="models")
     apart: Phrase = Phrase()
+    n_pairs: int = 0
+    n_apart: int = 0
     basis: str = ""
     checks: tuple[Check, ...] = ()
     cautions: tuple[Phrase, ...] = ()
-    judge: str | None = None
     is_percent: bool = False
     least_span: float = 0.0
-    n_pairs: int = 0
-    n_apart: int = 0
 
     @property
     def is_drawn(self) -> bool:
