@@ -27,10 +27,8 @@ from orchestrator.runner.results.frames import (
     NOTES,
     answer_notes,
     completeness,
-    epoch_notes,
     export_items,
     notes_of,
-    rows_by_epoch,
 )
 from orchestrator.runner.results.readable import frames_of
 from orchestrator.runner.results.stored import Record, missing_notes, record_of
@@ -114,7 +112,7 @@ def _notes(frames: FrameFiles, record: Record) -> list[str]:
 
     def compute() -> list[str]:
         alike = notes_on_frame(frames.scan(ITEMS), record.recipe) if ITEMS in frames else ()
-        return [*epoch_notes(rows_by_epoch(frames)), *answer_notes(frames), *alike]
+        return [*answer_notes(frames), *alike]
 
     return kept(NOTES, frames, repr(record.recipe.get("dataset")), [*frames], list[str], compute)
 

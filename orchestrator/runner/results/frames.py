@@ -300,20 +300,6 @@ def rows_by_epoch(frames: Mapping[str, pl.DataFrame]) -> dict[str, dict[int, int
     return found if len({epoch for rows in found.values() for epoch in rows}) > 1 else {}
 
 
-def epoch_notes(rows: Mapping[str, Mapping[int, int]]) -> list[str]:
-    """Describe the result of `rows_by_epoch` in a line; none if it is empty."""
-    if not rows:
-        return []
-    words = "; ".join(
-        f"{method} {', '.join(f'{epoch}: {n:,}' for epoch, n in of_method.items())}"
-        for method, of_method in rows.items()
-    )
-    return [
-        "rows rest on different servers, whose numbers may differ; by server_epoch, the highest "
-        f"among the outcomes of a row: {words}"
-    ]
-
-
 def analyse(
     frames: Mapping[str, pl.DataFrame],
     *,

@@ -16,7 +16,7 @@ from orchestrator.probing.record import ProbeRecord
 from orchestrator.recipe.settings import ReusedRun
 from orchestrator.runner.models.records import probe_record
 from orchestrator.runner.planning.reuse import Copies, open_lenders
-from orchestrator.runner.results.frames import epoch_notes, rows_by_epoch
+from orchestrator.runner.results.frames import rows_by_epoch
 from orchestrator.runner.results.stored import server_notes
 from orchestrator.store import RunDirectory, Store, StoredServer
 from tests.store.helpers import choice, key
@@ -179,7 +179,4 @@ def test_rows_are_counted_by_the_servers_they_rest_on_where_there_are_several():
     frames["judgments"] = frame("pairs", 1, 2)
     rows = rows_by_epoch(frames)
     assert rows == {"answers": {0: 1, 1: 2}, "pairs": {1: 1, 2: 1}}
-    [note] = epoch_notes(rows)
-    assert note.endswith("answers 0: 1, 1: 2; pairs 1: 1, 2: 1")
     assert rows_by_epoch({"answers": frame("answers", 1, 1)}) == {}
-    assert epoch_notes({}) == []
