@@ -116,11 +116,6 @@ class Part(msgspec.Struct, frozen=True):
                 raise contracts.broken(self.method, "stages", f"gave a stage whose {fault}")
         return listed
 
-    @property
-    def settings(self) -> str:
-        """Its settings as JSON, without who takes part and what it is called."""
-        return settings_of(self.method.config)
-
 
 def _fault(stage: Stage) -> str:
     """Return what is wrong with the values of a stage; empty for nothing."""

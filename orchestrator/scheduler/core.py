@@ -450,11 +450,6 @@ class Core:
             due.append(state.next_trial)
         return min(due, default=None)
 
-    def has_ready(self, model: str) -> bool:
-        """Return True if a request of a model could be sent now."""
-        state = self.models[model]
-        return state.in_flight < state.most_in_flight and self.n_ready(model) > 0
-
     def n_ready(self, model: str) -> int:
         """Requests of a model that could be sent now, if there were room."""
         state = self.models[model]

@@ -317,11 +317,6 @@ class Controller:
         self._capped_until = -math.inf
         self._capped_s = _CAPPED_S
 
-    @property
-    def wants_figures(self) -> bool:
-        """True if the server's own figures are of use."""
-        return self.signal != "throughput"
-
     def look_after_s(self, now: float) -> float:
         """Return the seconds until the next look: many while nothing changes."""
         calm = self.signal == "queue" and now - self._changed_at > _CALM_AFTER_S

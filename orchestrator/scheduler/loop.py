@@ -335,7 +335,7 @@ class Scheduler:
                 link.idle.append(waiter)
                 await waiter
                 continue
-            if link.idle and self._core.has_ready(link.model):
+            if link.idle and self._core.n_ready(link.model):
                 # After an outage nobody else would wake the others.
                 self._wake(link)
             await self._serve(link, request)

@@ -29,7 +29,7 @@ from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
 from orchestrator.runner.results.notes import FILE, read_notes
 from orchestrator.runner.results.requests import Replay
-from orchestrator.runner.results.stored import units_left
+from orchestrator.runner.results.stored import counted
 from orchestrator.store import RunDirectory, Store
 from orchestrator.view.answers import Answers
 from orchestrator.view.item import trace
@@ -208,7 +208,7 @@ class Run:
         """
         said = RunDirectory.open(self.path).status()
         with Store.open(self.path / STORE_NAME, read_only=True) as store:
-            mark, left = version(store), units_left(store)
+            mark, left = version(store), counted(store).left
         values = {} if said is None else said.values
         return {
             "version": mark,

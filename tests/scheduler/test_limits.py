@@ -158,11 +158,9 @@ def test_a_server_whose_figures_swing_does_not_make_the_limit_swing():
 
 def test_without_figures_it_is_the_throughput_that_is_followed():
     controller = Controller()
-    assert controller.wants_figures
     for look in range(4):
         controller.look(look / 2, seen(look / 2))
     assert controller.signal == "throughput"
-    assert not controller.wants_figures
 
 
 def test_figures_that_are_missing_once_change_nothing():

@@ -14,7 +14,6 @@ from orchestrator.plugins.base import Settings
 from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec, Price, Recipe
 from orchestrator.records import NO_PREFIX
 from orchestrator.serving import LaunchKind
-from orchestrator.store import StoredServer
 from orchestrator.units import Given, Part
 
 
@@ -85,24 +84,11 @@ def server_label(model: str, identity: bytes) -> str:
     return f"{model} {identity.hex()[:12]}"
 
 
-def same_identity(label: str, other: str) -> bool:
-    """Return True if two labels are of one identity, whatever the models are called."""
-    return label.rpartition(" ")[2] == other.rpartition(" ")[2]
-
-
 def provenance_words(provenance: Provenance) -> str:
     """A server in a few words."""
     version = f" {provenance.version}" if provenance.version else ""
     fingerprint = f" ({provenance.fingerprint})" if provenance.fingerprint else ""
     return f"{provenance.backend}{version}{fingerprint} as {provenance.model!r}"
-
-
-def answered_words(earlier: StoredServer) -> str:
-    """A server that answered before, for messages."""
-    words = provenance_words(earlier.provenance)
-    if earlier.run:
-        return f"answers by {words} were copied from {earlier.run}"
-    return f"this run was answered by {words}"
 
 
 def open_given(specs: Mapping[str, ModelSpec]) -> dict[str, tuple[Given, dict[str, str], str]]:

@@ -11,7 +11,7 @@ from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, ServerChangedError, StoreError
 from orchestrator.recipe.settings import ReusedRun
 from orchestrator.records import Outcome
-from orchestrator.runner.models.identity import provenance_words, same_identity, server_label
+from orchestrator.runner.models.identity import provenance_words, server_label
 from orchestrator.runner.models.records import adopt_probe
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.store import Lender, Lent, Store, StoredServer
@@ -147,7 +147,8 @@ class Copies:
             except OrchestratorError as error:
                 raise _unreadable(run, error) from error
             for server in found:
-                if same_identity(server.model, label):
+                # Whatever the model is called there.
+                if server.model.rpartition(" ")[2] == label.rpartition(" ")[2]:
                     yield (run, lender), server
 
     def _server(self, model: str, opened: _Opened, number: int) -> int:

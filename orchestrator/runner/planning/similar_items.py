@@ -124,28 +124,23 @@ class NearCopies(NamedTuple):
         """Items that are nearly the same as another one."""
         return sum(map(len, self.groups))
 
-    @property
-    def widening(self) -> float:
-        """The factor of an interval's width if items of a group are always equal.
-
-        It is the root of Kish's design effect: the mean size of an item's cluster.
-        """
-        n_alone = self.n_items - self.n_alike
-        return math.sqrt((n_alone + sum(len(group) ** 2 for group in self.groups)) / self.n_items)
-
     def words(self) -> str:
         """Describe the finding and its remedy in a sentence or two."""
         largest = self.groups[0]
         names = ", ".join(largest[:_NAMED])
         more = ", …" if len(largest) > _NAMED else ""
-        n_clusters = self.n_items - self.n_alike + len(self.groups)
+        n_alone = self.n_items - self.n_alike
+        n_clusters = n_alone + len(self.groups)
+        # The root of Kish's design effect, the mean size of an item's cluster: for items of a group
+        # that are always equal.
+        size = (n_alone + sum(len(group) ** 2 for group in self.groups)) / self.n_items
         groups = "1 group" if len(self.groups) == 1 else f"{len(self.groups):,} groups"
         return (
             f"{self.n_alike:,} of {self.n_items:,} items are near-copies of others: they share a "
             f"passage of about {PASSAGE} characters or more, or all but a few words ({groups}; the "
             f"largest has {len(largest):,}: {names}{more}), and no cluster is named. If they "
             f"belong together, such as questions on one passage, {self.n_items:,} prompts are "
-            f"{n_clusters:,} clusters, and intervals have to be up to {self.widening:.2g} "
+            f"{n_clusters:,} clusters, and intervals have to be up to {math.sqrt(size):.2g} "
             "times as wide. Name the column that "
             "says which do by dataset: {fields: {cluster: COLUMN}}, or say that none do by "
             "cluster: null"

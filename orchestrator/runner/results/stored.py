@@ -168,12 +168,7 @@ def roles(store: Store) -> dict[str, RowRoles] | None:
     return found
 
 
-def units_left(store: Store) -> int:
-    """Return the units of the current plan that have no row and need one, by the last call."""
-    return counted(store, None).left
-
-
-def counted(store: Store, n_not_needed: int | None) -> Completeness:
+def counted(store: Store, n_not_needed: int | None = None) -> Completeness:
     """As `completeness`, without the failed units, which only the frames tell."""
     plan_id, total = store.current_plan, store.get_meta(UNITS)
     if plan_id is None or total is None:

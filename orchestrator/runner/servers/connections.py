@@ -20,7 +20,6 @@ from orchestrator.runner.models.asking import Http
 from orchestrator.runner.models.identity import (
     LAUNCHED,
     address,
-    answered_words,
     launch_of,
     provenance_words,
     server_label,
@@ -296,15 +295,16 @@ class Held:
         label = self.label(spec)
         earlier = self._changed(label, provenance)
         if earlier is not None:
-            now = provenance_words(provenance)
+            now, before = provenance_words(provenance), provenance_words(earlier.provenance)
             if not self._accept_change:
+                said, other = f"this run was answered by {before}", "--fresh"
+                if earlier.run:
+                    said = f"answers by {before} were copied from {earlier.run}"
+                    other = "--fresh and without that run"
                 raise ServerChangedError(
-                    f"model {spec.name!r}: {answered_words(earlier)}, now it would be by "
-                    f"{now}. Their numbers may differ. Continue with --accept-server-change, "
-                    "or start a new run with "
-                    f"--fresh{' and without that run' if earlier.run else ''}"
+                    f"model {spec.name!r}: {said}, now it would be by {now}. Their numbers may "
+                    f"differ. Continue with --accept-server-change, or start a new run with {other}"
                 )
-            before = provenance_words(earlier.provenance)
             said = f"{spec.name}: served by {now}, previously by {before}"
             _log.warning("%s", said, extra={"model": spec.name})
         if self._copies is not None:

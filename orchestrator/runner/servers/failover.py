@@ -61,7 +61,7 @@ class Failover(Client):
     cancel it.
 
     Attributes:
-        broken: Numbers of servers with a connection that broke.
+        broken: Numbers of servers with a connection that broke; who looks after them clears it.
         refused: Numbers of servers that are others than before: their answers are nobody's.
         lost: Why the last server that was lost was.
         is_closed: Nothing is asked any more.
@@ -207,11 +207,6 @@ class Failover(Client):
         """Return for how long a server has ended none of its requests; 0 while it has none."""
         copy = self.copies.all[number]
         return self._loop.time() - copy.quiet_since if copy.in_flight else 0.0
-
-    def take_broken(self) -> set[int]:
-        """Numbers of the servers with a connection that broke since this was last called."""
-        broken, self.broken = self.broken, set()
-        return broken
 
     async def _was_lost(self, copy: Copy, backend: Backend, failure: Failure) -> bool:
         """Return whether a request failed because its server went, so that another may be asked."""

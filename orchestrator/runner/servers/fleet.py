@@ -281,27 +281,24 @@ class Fleet:
         if broken.server is not None:
             return  # what we launch is started again as it was
         urls = addresses(broken)
-        if model in self._replicas:
-            urls = tuple(urls[number] for number in self._replicas[model].take_broken())
+        if (several := self._replicas.get(model)) is not None:
+            urls = tuple(urls[number] for number in several.broken)
+            several.broken.clear()
         for name, spec in self._specs.items():
+            several = self._replicas.get(name)
             # Models that are not asked just now have no connection that breaks.
             for number, url in enumerate(addresses(spec)):
                 if url in urls:
-                    self._doubt_one(spec, number, partial(hold, name))
+                    # One bad server never holds its model.
+                    held = partial(hold, name) if several is None else partial(several.hold, number)
+                    compare = partial(self._compare, spec, number, several, is_broken=True)
+                    self._doubts.doubt((name, number), held, compare)
 
     def _renamed(self, model: str, number: int) -> None:
         several = self._replicas.get(model)
         if several is not None:
             several.broken.add(number)
         self.listener.doubted(model)
-
-    def _doubt_one(self, spec: ModelSpec, number: int, hold: Callable[[bool], None]) -> None:
-        several = self._replicas.get(spec.name)
-        if several is not None:
-            # One bad server never holds its model.
-            hold = partial(several.hold, number)
-        compare = partial(self._compare, spec, number, several, is_broken=True)
-        self._doubts.doubt((spec.name, number), hold, compare)
 
     async def _compare(
         self, spec: ModelSpec, number: int, several: Replicas | None, *, is_broken: bool

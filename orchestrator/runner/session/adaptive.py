@@ -140,7 +140,9 @@ class Adaptive:
             is_down = self._core.models[model].down_since is not None
             if is_down or self._scheduler.backend(model) is None:
                 continue
-            load = await self._loads.look(model) if controller.wants_figures else None
+            # Who follows the throughput has no use for the server's own figures.
+            is_asked = controller.signal != "throughput"
+            load = await self._loads.look(model) if is_asked else None
             if self._controllers.get(model) is not controller:
                 return
             change = controller.look(self._now(), self._seen(model, load))

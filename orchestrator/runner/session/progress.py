@@ -14,11 +14,7 @@ from numpy.typing import NDArray
 
 from orchestrator.columns import PairColumns
 from orchestrator.records import Row
-from orchestrator.report.progress import (
-    ModelProgress,
-    RankingProgress,
-    StageProgress,
-)
+from orchestrator.report.progress import ModelProgress, RankingProgress, StageProgress
 from orchestrator.runner.servers.health import Loads
 from orchestrator.scheduler.core import Core
 from orchestrator.statistics.ratings import Forming
@@ -95,12 +91,15 @@ class Stages:
 
 
 class _Method:
-    """One method's sums, and the prompts of which some units are still to come.
+    """One method's sums, the prompts of which some units are still to come, and its judges.
 
-    Sizes are the prompts of each cluster; not used where each stands alone.
+    Sizes are the prompts of each cluster; not used where each stands alone. Judges are held to the
+    `rule`; their rows wait until many are counted at once.
     """
 
-    def __init__(self, part: Part, pairs: PairColumns, sizes: NDArray[np.int64]) -> None:
+    def __init__(
+        self, part: Part, pairs: PairColumns, sizes: Ints, rule: tuple[int, Thresholds]
+    ) -> None:
         self.pairs = pairs
         self.forming = Forming(part.candidates)
         self.index = {name: i for i, name in enumerate(part.candidates)}
@@ -109,6 +108,9 @@ class _Method:
         self.sizes = sizes
         # How many prompts of each cluster have come; those of the first are given up first.
         self.clusters: dict[int, int] = {}
+        self._rule = rule
+        self._waiting: dict[str, list[tuple[int, Row]]] = {}
+        self._tallies: dict[str, Tally] = {}
 
     def judgment(self, row: Row) -> tuple[int, int, float] | None:
         """Return a row as both models and the preference; None where there is none."""
@@ -120,22 +122,18 @@ class _Method:
             return None
         return a, b, preference
 
-    def add(
-        self,
-        item: int,
-        judgments: list[tuple[int, int, float]],
-        cluster: int | None,
-        *,
-        is_new: bool,
-    ) -> None:
-        n_ended, before = self.begun.pop(item, (0, []))
-        before += judgments
+    def add(self, rows: Sequence[Row], item: int, cluster: int | None, *, is_new: bool) -> None:
+        """Take the rows of a unit; what it says of its models waits until its prompt is whole."""
+        for row in rows:
+            self._judge(row, item if cluster is None else cluster)
+        n_ended, judgments = self.begun.pop(item, (0, []))
+        judgments += [one for row in rows if (one := self.judgment(row)) is not None]
         if n_ended + 1 == self.n_units:
-            self._whole(before, cluster, is_new=is_new)
+            self._whole(judgments, cluster, is_new=is_new)
             return
         if len(self.begun) >= _MAX_BEGUN:
             del self.begun[next(iter(self.begun))]
-        self.begun[item] = (n_ended + 1, before)
+        self.begun[item] = (n_ended + 1, judgments)
 
     def _whole(
         self, judgments: list[tuple[int, int, float]], cluster: int | None, *, is_new: bool
@@ -154,19 +152,8 @@ class _Method:
             self.forming.end_cluster(oldest)
         self.clusters[cluster] = n
 
-
-class _Judges:
-    """Judges of one method, by the rule on judges; rows wait until many are counted at once."""
-
-    def __init__(self, pairs: PairColumns, n_clusters: int, thresholds: Thresholds) -> None:
-        self._judge = pairs.judge
-        self._columns = {"status": "status", **pairs.columns()}
-        self._rule = n_clusters, thresholds
-        self._waiting: dict[str, list[tuple[int, Row]]] = {}
-        self._tallies: dict[str, Tally] = {}
-
-    def add(self, row: Row, cluster: int) -> None:
-        judge = row.get(self._judge) if self._judge else ""
+    def _judge(self, row: Row, cluster: int) -> None:
+        judge = row.get(self.pairs.judge) if self.pairs.judge else ""
         if judge is None:
             return
         waiting = self._waiting.setdefault(judge, [])
@@ -189,7 +176,8 @@ class _Judges:
             # It imports polars, which no request waits for.
             trust = importlib.import_module("orchestrator.ranking.trust")
             self._tallies[judge] = trust.Tally(*self._rule)
-        self._tallies[judge].add_rows(judge, self._waiting.pop(judge), self._columns)
+        columns = {"status": "status", **self.pairs.columns()}
+        self._tallies[judge].add_rows(judge, self._waiting.pop(judge), columns)
 
 
 class LiveRankings:
@@ -208,51 +196,42 @@ class LiveRankings:
         self._n_per_item = plan.n_per_item
         self._clusters, self._is_new = plan.clusters, plan.is_new
         sizes = np.bincount([] if plan.clusters is None else plan.clusters)
+        rule = len(plan.items) if plan.clusters is None else len(sizes), thresholds
         self._methods = {
-            part.name: _Method(part, part.method.pairs, sizes)
+            part.name: _Method(part, part.method.pairs, sizes, rule)
             for part in plan.parts
             if part.method.pairs is not None and len(part.candidates) > 1
-        }
-        n_clusters = len(plan.items) if plan.clusters is None else len(sizes)
-        self._judges = {
-            name: _Judges(method.pairs, n_clusters, thresholds)
-            for name, method in self._methods.items()
         }
         self._shown: tuple[RankingProgress, ...] = ()
         self._next_s = -math.inf
 
     def ended(self, position: int, part: Part, rows: Sequence[Row]) -> None:
-        """A unit has ended; what it says of its models is kept until its prompt is whole."""
+        """A unit has ended."""
         method = self._methods.get(part.name)
         if method is None:
             return
-        judgments = [one for row in rows if (one := method.judgment(row)) is not None]
         item = position // self._n_per_item
         cluster = None if self._clusters is None else int(self._clusters[item])
-        judges = self._judges[part.name]
-        for row in rows:
-            judges.add(row, item if cluster is None else cluster)
         is_new = self._is_new is None or bool(self._is_new[item])
-        method.add(item, judgments, cluster, is_new=is_new)
+        method.add(rows, item, cluster, is_new=is_new)
 
     def rankings(self, now: float) -> tuple[RankingProgress, ...]:
         """The rankings, at most five seconds old; none of a method without a whole prompt."""
         if now >= self._next_s:
             self._next_s = now + _EVERY_S
             self._shown = tuple(
-                self._ranking(name, n, method)
+                self._ranking(name, method)
                 for name, method in self._methods.items()
-                if (n := method.forming.n_prompts)
+                if method.forming.n_prompts
             )
         return self._shown
 
-    def _ranking(self, name: str, n_prompts: int, method: _Method) -> RankingProgress:
-        standings = tuple(method.forming.standings(_LEVEL))
-        untrusted = self._judges[name].untrusted(self._confidence_level)
+    def _ranking(self, name: str, method: _Method) -> RankingProgress:
+        untrusted = method.untrusted(self._confidence_level)
         return RankingProgress(
             name,
-            n_prompts,
-            standings,
+            method.forming.n_prompts,
+            tuple(method.forming.standings(_LEVEL)),
             self._stops_early,
             tuple(untrusted),
             None if self._clusters is None else method.forming.n_clusters,
