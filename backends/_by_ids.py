@@ -19,7 +19,6 @@ from backends._tokens import (
     Contexts,
     Failed,
     Ids,
-    Tokenizer,
     TokenizerRoutes,
     as_outcome,
     outcome,
@@ -53,7 +52,7 @@ class Separated:
         server: The tokenizer.
     """
 
-    def __init__(self, server: Tokenizer | TokenizerRoutes) -> None:
+    def __init__(self, server: TokenizerRoutes) -> None:
         self._server = server
         self._ids: Ids = ()
         self._first = self._between = ""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
 from orchestrator.backend import LOCAL, Provenance, ServerLoad
@@ -12,16 +12,19 @@ from orchestrator.records import Choice, Failure, Generation, PairScores, Scored
 _UNSUPPORTED: Final = unsupported("it only compares texts")
 
 
-class Comparer(Protocol):
-    """A comparer of the texts of one item; called in the worker thread only."""
+class Comparer(NamedTuple):
+    """A comparer of the texts of one item.
 
-    def compare(self, texts: Sequence[str]) -> PairScores:
-        """Precision and recall of every ordered pair."""
-        ...
+    Attributes:
+        compare: Precision and recall of every ordered pair; called in the worker thread only.
+        version: Of what computes, and `device`: the numbers may depend on both in their last
+            digits.
+        device: Where it computes.
+    """
 
-    def describe(self) -> tuple[str, str]:
-        """Versions and device: what the numbers may depend on in their last digits."""
-        ...
+    compare: Callable[[Sequence[str]], PairScores]
+    version: str = ""
+    device: str = ""
 
 
 class LocalBackend:
@@ -48,15 +51,13 @@ class LocalBackend:
 
     async def provenance(self) -> Provenance | Failure:
         """Load it and say what it is."""
-        version, device = await asyncio.get_running_loop().run_in_executor(
-            self._worker, lambda: self._loaded().describe()
-        )
+        loaded = await asyncio.get_running_loop().run_in_executor(self._worker, self._loaded)
         return Provenance(
             backend=self._kind,
             base_url=LOCAL,
             model=self._model,
-            version=version,
-            fingerprint=device,
+            version=loaded.version,
+            fingerprint=loaded.device,
         )
 
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:  # noqa: ARG002
@@ -87,8 +88,7 @@ class LocalBackend:
 
     def _compare(self, texts: Sequence[str]) -> PairScores | Failure:
         try:
-            found = self._loaded().compare(texts)
+            return self._loaded().compare(texts)
         except (MemoryError, RuntimeError) as error:
             # torch raises RuntimeError also where memory is short: the next call may have more.
             return Failure("encoder", f"{type(error).__name__}: {str(error)[:300]}")
-        return found

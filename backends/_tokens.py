@@ -56,32 +56,10 @@ class AskServer(Protocol):
         ...
 
 
-class Tokenizer(Protocol):
-    """The tokenizer routes of a server; every call is a request, and raises `Failed`."""
-
-    async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
-        """A rendered chat; `opens` the assistant's turn, or `goes_on` with the last message."""
-        ...
-
-    async def plain(self, text: str, *, special: bool) -> Ids:
-        """A text; `special` adds what the tokenizer puts around one."""
-        ...
-
-    async def text(self, ids: Ids) -> str:
-        """The text of ids, special tokens included."""
-        ...
-
-    async def spells_spaces(self) -> bool:
-        """Return True if it puts a space before every text (SentencePiece)."""
-        ...
-
-    async def ends_turn(self, ids: Ids, token: int) -> bool:
-        """Return True if the model, after `ids`, ends its answer by this token."""
-        ...
-
-
 class TokenizerRoutes:
-    """vLLM's `/tokenize` and `/detokenize`, which other servers have too.
+    """The tokenizer of a server; every call is a request, and raises `Failed`.
+
+    By vLLM's `/tokenize` and `/detokenize`, which other servers have too.
 
     Args:
         ask: Sends requests.
@@ -98,7 +76,7 @@ class TokenizerRoutes:
         self._ask, self._model, self._template = ask, model, template
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
-        """See `Tokenizer`."""
+        """A rendered chat; `opens` the assistant's turn, or `goes_on` with the last message."""
         model, template = self._model, self._template
 
         def body() -> bytes:
@@ -107,7 +85,7 @@ class TokenizerRoutes:
         return await self._ask("/tokenize", body, by_ids.token_ids)
 
     async def plain(self, text: str, *, special: bool) -> Ids:
-        """See `Tokenizer`."""
+        """A text; `special` adds what the tokenizer puts around one."""
         return await self._ask(
             f"{self.prefix}/tokenize",
             lambda: by_ids.tokenize_text(self._model, text, special=special),
@@ -115,10 +93,18 @@ class TokenizerRoutes:
         )
 
     async def text(self, ids: Ids) -> str:
-        """See `Tokenizer`."""
+        """The text of ids, special tokens included."""
         return await self._ask(
             f"{self.prefix}/detokenize", lambda: by_ids.detokenize(self._model, ids), by_ids.text
         )
+
+    async def spells_spaces(self) -> bool:
+        """Return True if it puts a space before every text (SentencePiece)."""
+        raise NotImplementedError
+
+    async def ends_turn(self, ids: Ids, token: int) -> bool:
+        """Return True if the model, after `ids`, ends its answer by this token."""
+        raise NotImplementedError
 
 
 class Cache(Generic[K, V]):
@@ -205,7 +191,7 @@ class Contexts:
 
     def __init__(
         self,
-        server: Tokenizer,
+        server: TokenizerRoutes,
         *,
         plain: bool,
         taken: Callable[[Messages], Messages] = lambda messages: messages,

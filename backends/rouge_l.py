@@ -6,12 +6,13 @@ which LLM-self-eval votes. Needs no model and no extra.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations, permutations
 from pathlib import Path
 
 import numpy as np
 
-from backends._local import LocalBackend
+from backends._local import Comparer, LocalBackend
 from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
 from orchestrator.contracts.settings import RougeLSettings
 from orchestrator.errors import UsageError
@@ -19,31 +20,25 @@ from orchestrator.judgment.similarity import words
 from orchestrator.records import Floats, PairScores
 
 
-class RougeL:
-    """Compares texts by their longest common subsequences of tokens."""
+def compared(texts: Sequence[str], tokens: str) -> PairScores:
+    """LCS / length of the hypothesis, and of the reference, of every ordered pair.
 
-    def __init__(self, tokens: str) -> None:
-        self._tokens = tokens
-
-    def describe(self) -> tuple[str, str]:
-        """Own code that gives the same everywhere."""
-        return "", ""
-
-    def compare(self, texts: Sequence[str]) -> PairScores:
-        """LCS / length of the hypothesis, and of the reference, of every ordered pair."""
-        if self._tokens == "sentences":
-            sizes, common = _by_sentence(texts)
-        else:
-            texts = [text.casefold() for text in texts]
-            of_words = self._tokens == "words"
-            read = [words(text) if of_words else [*"".join(text.split())] for text in texts]
-            sizes = np.array([len(tokens) for tokens in read], np.float64)
-            common = np.diag(sizes)
-            for i, j in combinations(range(len(read)), 2):
-                common[i, j] = common[j, i] = common_subsequence(read[i], read[j])
-        sizes = np.maximum(sizes, 1.0)
-        precision, recall = common / sizes[:, None], common / sizes
-        return PairScores(precision.astype(np.float32), recall.astype(np.float32), "rouge_l", 0)
+    Args:
+        texts: N texts.
+        tokens: See `RougeLSettings`.
+    """
+    if tokens == "sentences":
+        sizes, common = _by_sentence(texts)
+    else:
+        texts = [text.casefold() for text in texts]
+        read = [words(text) if tokens == "words" else [*"".join(text.split())] for text in texts]
+        sizes = np.array([len(one) for one in read], np.float64)
+        common = np.diag(sizes)
+        for i, j in combinations(range(len(read)), 2):
+            common[i, j] = common[j, i] = common_subsequence(read[i], read[j])
+    sizes = np.maximum(sizes, 1.0)
+    precision, recall = common / sizes[:, None], common / sizes
+    return PairScores(precision.astype(np.float32), recall.astype(np.float32), "rouge_l", 0)
 
 
 class Kind(ComparerKind[RougeLSettings]):
@@ -63,7 +58,8 @@ class Kind(ComparerKind[RougeLSettings]):
         """
         if endpoint.base_url != LOCAL:
             raise UsageError("rouge_l runs in this process; a model at a base_url can't be one")
-        return LocalBackend("rouge_l", endpoint.model, lambda: RougeL(self.config.tokens))
+        comparer = Comparer(partial(compared, tokens=self.config.tokens))
+        return LocalBackend("rouge_l", endpoint.model, lambda: comparer)
 
 
 def _by_sentence(texts: Sequence[str]) -> tuple[Floats, Floats]:

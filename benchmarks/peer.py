@@ -8,14 +8,14 @@ memory at the begin and at the end.
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import psutil
 
-from backends import bertscore
+from backends import bertscore, rouge_l
 from backends.bertscore import Config
-from backends.rouge_l import RougeL
 from orchestrator.ask import Ask, GenerateAsk, SimilarityAsk
 from orchestrator.methods import peer_elo
 from orchestrator.records import Generation, Item, Message, PairScores, Unit
@@ -65,14 +65,14 @@ def main() -> None:
     words = np.array([word for word in vocabulary[2000:12000] if word.isalpha()])
     rng = np.random.default_rng(0)
     encoder = bertscore.load("bertscore", config)
-    rouge = RougeL("words")
+    rouge = partial(rouge_l.compared, tokens="words")
     for _ in range(WARM_UP):
         encoder.compare(answers(rng, words, options.models))
     spent = dict.fromkeys(("bertscore", "rouge_l", "rows"), 0.0)
     before, n_rows, cpu = megabytes(), 0, time.process_time()
     for _ in range(options.items):
         texts = answers(rng, words, options.models)
-        for name, compare in (("rouge_l", rouge.compare), ("bertscore", encoder.compare)):
+        for name, compare in (("rouge_l", rouge), ("bertscore", encoder.compare)):
             start = time.perf_counter()
             compared = compare(texts)
             spent[name] += time.perf_counter() - start

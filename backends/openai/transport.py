@@ -83,7 +83,7 @@ class OpenaiTransport:
 
     async def post(self, path: str, body: bytes, timeout_s: float, read: Read[T]) -> T | Failure:
         """See `backends._transport.Transport`."""
-        reply = await self._post(path, body, timeout_s, is_sent_again=True)
+        reply = await self.send(path, body, timeout_s, is_sent_again=True)
         if isinstance(reply, Failure):
             return reply
         if self._repeats.is_repeat(body, reply.body):
@@ -92,13 +92,10 @@ class OpenaiTransport:
             return REPEATED
         return read(reply)
 
-    async def post_once(self, path: str, body: bytes, timeout_s: float) -> Reply | Failure:
-        """Post what must not be obeyed twice: it is not sent again where its reply is lost."""
-        return await self._post(path, body, timeout_s, is_sent_again=False)
-
-    async def _post(
+    async def send(
         self, path: str, body: bytes, timeout_s: float, *, is_sent_again: bool
     ) -> Reply | Failure:
+        """Post to a path; what must not be obeyed twice is not sent again where a reply is lost."""
         client = self._client or self._open()
         return await self._send(
             lambda: client.post(

@@ -188,12 +188,12 @@ GENERATE: Final = "/generate"
 
 
 class Tokenizer(TokenizerRoutes):
-    """The server's tokenizer; a `backends._tokens.Tokenizer`."""
+    """The server's tokenizer; a `backends._tokens.TokenizerRoutes`."""
 
     prefix = "/v1"
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
-        """See `backends._tokens.Tokenizer`.
+        """See `TokenizerRoutes`.
 
         A chat that ends with the assistant's whole turn is asked with a user's turn behind it: by
         itself the server takes that last turn for the user's.
@@ -208,18 +208,18 @@ class Tokenizer(TokenizerRoutes):
         return await self._ask(f"{self.prefix}/tokenize", body, by_ids.token_ids)
 
     async def text(self, ids: Ids) -> str:
-        """See `backends._tokens.Tokenizer`."""
+        """See `TokenizerRoutes`."""
         return await self._ask(
             f"{self.prefix}/detokenize", lambda: wire.detokenize(self._model, ids), wire.text
         )
 
     async def spells_spaces(self) -> bool:
-        """See `backends._tokens.Tokenizer`; told by two words put side by side as ids."""
+        """See `TokenizerRoutes`; told by two words put side by side as ids."""
         word = await self.plain("a", special=False)
         return " " in await self.text((*word, *word))
 
     async def ends_turn(self, ids: Ids, token: int) -> bool:
-        """See `backends._tokens.Tokenizer`."""
+        """See `TokenizerRoutes`."""
         return await self._ask(
             GENERATE,
             lambda: wire.trial(ids, token),

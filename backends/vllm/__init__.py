@@ -40,7 +40,7 @@ from orchestrator.backend import (
 from orchestrator.records import Choice, Failure, Generation, Rewards, unsupported
 from orchestrator.records import Messages as Messages
 from orchestrator.records import Scored as Scored
-from orchestrator.wire import by_ids
+from orchestrator.wire import by_ids, rulings
 from orchestrator.wire.by_ids import Forced, Looked, Path, Walk
 from orchestrator.wire.requests import Dialect
 
@@ -260,14 +260,15 @@ class Connection(ByIds):
         async with self._cap_lock:
             if self._cap is None:
                 model = self._endpoint.model
-                body = await self._post_to(
+                found = await self._post_to(
                     _COMPLETIONS, lambda: wire.look(model, [(0,)], wire.ABSURD), bytes
                 )
                 # Its refusal says how many there may be.
-                found = wire.cap_in(body.message) if isinstance(body, Failure) else wire.ABSURD
-                if isinstance(body, Failure) and found is None:
-                    raise Failed(body)
-                self._cap = found or wire.ABSURD
+                said = found.message if isinstance(found, Failure) else ""
+                most = rulings.most_in(said) if rulings.CAP.search(said) else None
+                if isinstance(found, Failure) and most is None:
+                    raise Failed(found)
+                self._cap = wire.ABSURD if most is None else most
         return self._cap
 
     @contextmanager
@@ -299,10 +300,10 @@ class Kind(HttpKind[Config]):
 
 
 class Tokenizer(TokenizerRoutes):
-    """The server's tokenizer; a `backends._tokens.Tokenizer`."""
+    """The server's tokenizer; a `backends._tokens.TokenizerRoutes`."""
 
     async def spells_spaces(self) -> bool:
-        """See `backends._tokens.Tokenizer`."""
+        """See `TokenizerRoutes`."""
         model = self._model
         texts = await self._ask(
             "/tokenize", lambda: by_ids.tokenize_text(model, "a", strings=True), by_ids.token_texts
@@ -310,7 +311,7 @@ class Tokenizer(TokenizerRoutes):
         return bool(texts) and texts[0].startswith("▁")
 
     async def ends_turn(self, ids: Ids, token: int) -> bool:
-        """See `backends._tokens.Tokenizer`."""
+        """See `TokenizerRoutes`."""
         model = self._model
         _, finish_reason, _ = await self._ask(
             _COMPLETIONS, lambda: wire.trial(model, ids, only=token), wire.tried

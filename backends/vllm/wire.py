@@ -32,7 +32,6 @@ MOST_EXACT_IDS: Final = 128
 ABSURD: Final = 10**6
 """More alternatives than any vocabulary has: the refusal says how many there may be."""
 
-_CAP: Final = re.compile(r"max(?:imum)? allowed:? *([0-9]{1,9})(?![0-9])", re.IGNORECASE)
 _ID: Final = re.compile("[0-9]{1,9}")
 
 
@@ -203,12 +202,6 @@ def tried(body: bytes, secret: str) -> tuple[str, str, bool] | Failure:
     listed = choice.logprobs and choice.logprobs.top_logprobs
     is_told = bool(listed) and choice.token_ids is not None
     return reply.system_fingerprint or "", choice.finish_reason or "", is_told
-
-
-def cap_in(message: str) -> int | None:
-    """Return the most alternatives that a server lists, from its refusal of `ABSURD` ones."""
-    found = _CAP.search(message)
-    return int(found[1]) if found else None
 
 
 def _answers(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import os
 import socket
 import sys
 import threading
@@ -27,7 +26,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from launch._spec import given
+from launch._spec import given, processors
 from launch.embedded import protocol
 from launch.embedded.jobs import Work
 from launch.embedded.protocol import (
@@ -372,9 +371,8 @@ def serve(
         LaunchError: If a model can't be served.
         SystemExit: When the server has ended.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     # One core is left for the event loop and for the program that asks.
-    total = n_threads or max(1, (cores or 2) - 1)
+    total = n_threads or max(1, processors() - 1)
     threads = Threads(total)
     served = _in_thread(
         lambda: [load(name, place, settings, threads.share) for name, place in models.items()],

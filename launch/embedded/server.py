@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = partial(found.add_argument_group().add_argument, default=argparse.SUPPRESS)
     number: dict[str, Any] = {"type": int, "metavar": "N"}
-    mebibytes: dict[str, Any] = {"type": _mebibytes, "metavar": "MB"}
+    mebibytes: dict[str, Any] = {"type": lambda text: int(text) << 20, "metavar": "MB"}
     add("--dtype", choices=("float32", "bfloat16", "float16"))
     add("--device", help="cpu, cuda, cuda:1, …")
     add("--max-model-len", dest="max_len", **number, help="0: the model's own")
@@ -51,10 +51,6 @@ def parser() -> argparse.ArgumentParser:
     add("--noise-seed", **number)
     add("--skip-layers", type=_numbers, metavar="N,N", help="to make a model worse")
     return found
-
-
-def _mebibytes(text: str) -> int:
-    return int(text) << 20
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -292,7 +292,8 @@ def model_names(body: bytes) -> tuple[str, ...] | Failure:
     return tuple(model.id for model in reply.data or ())
 
 
-# What servers call the same thing; each by its own prefix.
+# What servers call the same thing; each by its own prefix. llama.cpp counts as prompt tokens those
+# alone that it did not find in its cache.
 _FIELDS: Final = {
     b"num_requests_running": "running",
     b"num_requests_waiting": "waiting",
@@ -304,9 +305,13 @@ _FIELDS: Final = {
     b"kv_cache_usage_perc": "kv_cache",
     b"prefix_cache_queries_total": "prefix_queries",
     b"prefix_cache_hits_total": "prefix_hits",
+    b"llamacpp:requests_processing": "running",
+    b"llamacpp:requests_deferred": "waiting",
+    b"llamacpp:prompt_tokens_total": "computed",
+    b"llamacpp:prompt_tokens_cached_total": "prefix_hits",
 }
 _SERIES: Final = re.compile(
-    rb"^(?:orchestrator:|vllm:|sglang:|tgi_)("
+    rb"^(?:orchestrator:|vllm:|sglang:|tgi_|(?=llamacpp:))("
     + b"|".join(_FIELDS)
     + rb")(?:\{([^}\n]*)\})?[ \t]+([0-9.eE+-]+)",
     re.MULTILINE,
@@ -357,7 +362,9 @@ def load_figures(text: bytes, model: str) -> ServerLoad | None:
     figures = mine or unnamed
     if not figures:
         return None
-    kv_cache = figures.pop("kv_cache", None)
+    kv_cache, computed = figures.pop("kv_cache", None), figures.pop("computed", None)
+    if computed is not None and "prefix_hits" in figures:
+        figures["prefix_queries"] = computed + figures["prefix_hits"]
     counts = {field: int(value) for field, value in figures.items()}
     return ServerLoad(kv_cache=kv_cache, **counts)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends._tokens import Cache, Contexts, Failed, Ids, outcome
+from backends._tokens import Cache, Contexts, Failed, Ids, TokenizerRoutes, outcome
 from orchestrator.records import Failure, Message, Messages
 
 WORDS = ("<u>", "</u>", "<a>", "[[", ">>", "]]", "ab", "abc", " a", "▁", "\n")
@@ -17,7 +17,7 @@ SPELLING = {i: word for word, i in VOCABULARY.items()}
 END = VOCABULARY["</u>"]
 
 
-class Toy:
+class Toy(TokenizerRoutes):
     """Cuts off the longest word it knows; counts what it is asked.
 
     Args:

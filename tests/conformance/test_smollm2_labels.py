@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from backends._tokens import Contexts, Ids
+from backends._tokens import Contexts, Ids, TokenizerRoutes
 from launch.embedded.tokens import Tokens
 from orchestrator.ask import ChooseAsk
 from orchestrator.records import Choice, Label, Message, Messages, Prefix, labels
@@ -186,7 +186,7 @@ def test_random_labels_with_common_beginnings(real_server, folder, alone) -> Non
     )
 
 
-class Routes:
+class Routes(TokenizerRoutes):
     """The tokenizer routes of a server, answered on this machine."""
 
     def __init__(self, alone: Tokenizer) -> None:

@@ -10,6 +10,7 @@ from orchestrator.probing import replies
 from orchestrator.probing.checks import cap
 from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import Failure
+from orchestrator.wire import rulings
 
 DEEP = "[" * 10_000 + "]" * 10_000
 ENTRY = '{"token": "a", "logprob": -1, "bytes": [97], "top_logprobs": []}'
@@ -45,7 +46,7 @@ def test_what_can_not_be_read_is_an_empty_table(body):
 def test_a_cap_of_thousands_of_digits_is_not_read():
     refusal = HttpReply(400, f'{{"message": "maximum allowed: {LONG}"}}'.encode())
     assert cap(refusal).value != LONG
-    assert vllm.cap_in(f"maximum allowed: {LONG}") is None
+    assert rulings.most_in(f"maximum allowed: {LONG}") is None
 
 
 @pytest.mark.parametrize("name", ["\u00b2", LONG, "-1", "", "1.0"])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from backends.llamacpp import completions, wire
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Message, Sampling
+from orchestrator.wire import replies
 from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import Reading
 
@@ -171,11 +172,11 @@ def test_greedy_and_sampled_draws_name_their_samplers():
         (b"llamacpp:prompt_tokens_total 30\nllamacpp:prompt_tokens_cached_total 12\n",
          (None, None, 42)),
         (b"llamacpp:requests_processing nan\n", None),
-        (b"vllm:num_requests_running 3\n", None),
+        (b"requests_processing 3\n", None),
     ],
 )  # fmt: skip
 def test_load_figures_are_read(text, expected):
-    found = wire.load_figures(text)
+    found = replies.load_figures(text, "m")
     if expected is None:
         assert found is None
     else:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backends.vllm import wire
 from orchestrator.records import Failure
-from orchestrator.wire import by_ids, spelling
+from orchestrator.wire import by_ids, rulings, spelling
 from orchestrator.wire._located import MOST_MASS
 from orchestrator.wire.by_ids import Reading
 from orchestrator.wire.parsing import logprob
@@ -231,11 +231,12 @@ def test_fewer_answers_than_prompts_are_found_out():
     ],
 )
 def test_the_most_alternatives_are_learnt_from_a_refusal(said):
-    assert wire.cap_in(said) == 64
+    assert rulings.CAP.search(said)
+    assert rulings.most_in(said) == 64
 
 
 def test_another_refusal_says_nothing_of_alternatives():
-    assert wire.cap_in("HTTP 400: the prompt is too long: 64") is None
+    assert not rulings.CAP.search("HTTP 400: the prompt is too long: 64")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"error": {"message": "no", "code": 500}}'])
