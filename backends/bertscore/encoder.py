@@ -136,10 +136,11 @@ class Encoder:
         """
         read = [self._read(text) for text in texts]
         ids = list(dict.fromkeys(text.ids for text in read if not text.is_empty))
-        weight_of = None
+        weight_of: dict[int, float] = {}
         if idf:
             found_in = Counter(token for text in read for token in set(text.ids))
-            weight_of = idf_weights(found_in, len(read))
+            weight_of.update(idf_weights(found_in, len(read)))
+        weight_of |= dict.fromkeys(self._marks, 0.0)
         found = np.zeros((len(read), len(read)), np.float32)
         if ids:
             full = [row for row, text in enumerate(read) if not text.is_empty]
@@ -154,7 +155,7 @@ class Encoder:
                     for part in torch.split(vectors, rows)
                 ]
             )
-            weights = [self._weight(token, weight_of) for text in ids for token in text]
+            weights = [weight_of.get(token, 1.0) for text in ids for token in text]
             precision = precision_of(best, np.array(weights, np.float64), starts)
             found[np.ix_(full, full)] = precision[np.ix_(at, at)]
         self._n_compared += 1
@@ -173,11 +174,6 @@ class Encoder:
             return _Text(tuple(ids), len(ids) <= self._n_marks, is_truncated=False)
         cut = self._tokenizer(text.strip(), truncation=True, max_length=self.max_length)
         return _Text(tuple(cut["input_ids"]), is_empty=False, is_truncated=True)
-
-    def _weight(self, token: int, weight_of: dict[int, float] | None) -> float:
-        if token in self._marks:
-            return 0.0
-        return 1.0 if weight_of is None else weight_of[token]
 
     def _embed(self, ids: Sequence[tuple[int, ...]]) -> list[torch.Tensor]:
         """Normalised embeddings of each text, shape (its tokens, width)."""

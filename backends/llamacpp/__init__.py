@@ -290,7 +290,7 @@ class Tokenizer(TokenizerRoutes):
             messages = (*messages, _NEXT)
 
         def body() -> bytes:
-            return wire.apply_template(messages, template, opens=opens, goes_on=goes_on)
+            return wire.template(messages, template, opens=opens, goes_on=goes_on)
 
         text = await self._ask("/apply-template", body, wire.rendered)
         ids = await self.plain(text, special=True)

@@ -101,15 +101,15 @@ _props: Final = Decoder(Props)
 # -- requests --------------------------------------------------------------------------------------
 
 
-def apply_template(
-    messages: Messages, template: Mapping[str, object], *, opens: bool, goes_on: bool
+def template(
+    messages: Messages, more: Mapping[str, object], *, opens: bool, goes_on: bool
 ) -> bytes:
-    """Body of `/apply-template`; `template` are fields that the chat template depends on."""
+    """Body of `/apply-template`, with fields that the chat template depends on."""
     return encode({
         "messages": messages_of(messages),
         "add_generation_prompt": opens,
         "continue_final_message": goes_on,
-        **template,
+        **more,
     })  # fmt: skip
 
 

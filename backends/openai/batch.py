@@ -350,7 +350,7 @@ class BatchTransport:
         return found
 
     async def _follow(self, sent: _Sent) -> None:
-        """Look at a batch until it has ended, and hand out its replies."""
+        """Look at a batch until it has ended, and wake all who wait for its replies."""
         self._open.add(sent)
         exchange = self._exchange(sent.path)
         n_ended, status = 0, ""
@@ -371,7 +371,12 @@ class BatchTransport:
         if work.problems:
             self._refused(sent, work.problems)
         elif (failure := await self._until_done(partial(self._read_replies, sent, work))) is None:
-            await self._hand_out(sent)
+            self._leave(sent)
+            self._say(sent, "read")
+            # One after the other: together replies are large.
+            for number in sent.numbers:
+                self._settle(number, sent)
+                await asyncio.sleep(0)
         else:
             self._give_up(sent, failure)
 
@@ -386,14 +391,6 @@ class BatchTransport:
             return msgspec.structs.replace(failure, scope=REQUEST) if is_gone else failure
         sent.replies, sent.lines = replies, {}
         return None
-
-    async def _hand_out(self, sent: _Sent) -> None:
-        """Wake all who wait for a batch, one after the other: together replies are large."""
-        self._leave(sent)
-        self._say(sent, "read")
-        for number in sent.numbers:
-            self._settle(number, sent)
-            await asyncio.sleep(0)
 
     def _reply(self, sent: _Sent, number: str) -> Reply | Failure:
         """The reply to a request; where an earlier call's batch has no answer, it is asked anew."""

@@ -223,7 +223,7 @@ class Tokenizer(TokenizerRoutes):
         return await self._ask(
             GENERATE,
             lambda: wire.trial(ids, token),
-            lambda body, secret: wire.ended_by(body, token, secret),
+            lambda body, secret: wire.tried(body, token, secret),
         )
 
 

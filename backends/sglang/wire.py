@@ -273,7 +273,7 @@ def looked(
     return Looked(tuple(readings), n_cached)
 
 
-def ended_by(body: bytes, token: int, secret: str) -> bool | Failure:
+def tried(body: bytes, token: int, secret: str) -> bool | Failure:
     """Return True if the given token ended the answer, from the reply to `trial`."""
     reply = _generated(body, secret)
     if isinstance(reply, Failure):

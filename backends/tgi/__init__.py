@@ -155,8 +155,8 @@ class Connection(OpenaiCompatible):
         """
         ids, logprobs = await self._ask(
             _GENERATE,
-            lambda: wire.prefill(prompt.text + text, special=self._endpoint.plain),
-            lambda body, secret: wire.prefilled(body, secret, self._spelled),
+            lambda: wire.score(prompt.text + text, special=self._endpoint.plain),
+            lambda body, secret: wire.forced(body, secret, self._spelled),
         )
         n_prompt = len(prompt.ids)
         if ids[:n_prompt] != prompt.ids or len(ids) == n_prompt or not n_prompt:
@@ -200,7 +200,7 @@ class Connection(OpenaiCompatible):
             return await self._ask(
                 "/chat_tokenize",
                 lambda: wire.template(self._dialect.taken(messages), self._dialect.template),
-                wire.templated,
+                wire.rendered,
             )
 
         return await self._prompts.learn(

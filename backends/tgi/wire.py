@@ -142,7 +142,7 @@ def draw(
     return _body(prompt, params, more, special=special)
 
 
-def prefill(text: str, *, special: bool) -> bytes:
+def score(text: str, *, special: bool) -> bytes:
     """Body of `/generate` that reads the log-probabilities of a text's own tokens."""
     return _body(text, {**_ONE, "decoder_input_details": True}, special=special)
 
@@ -179,7 +179,7 @@ def _body(
 # -- replies ---------------------------------------------------------------------------------------
 
 
-def templated(body: bytes, secret: str) -> Templated | Failure:
+def rendered(body: bytes, secret: str) -> Templated | Failure:
     """The prompt in a reply of `/chat_tokenize`."""
     reply = _templated(body, secret)
     if isinstance(reply, Failure):
@@ -238,10 +238,10 @@ def generation(
     return drawn(answer, usage, reading)
 
 
-def prefilled(
+def forced(
     body: bytes, secret: str, spelled: Spelled | None = None
 ) -> tuple[Ids, FloatArray] | Failure:
-    """Ids and ln p of a text's own tokens, from the reply to `prefill`; texts go to `spelled`.
+    """Ids and ln p of a text's own tokens, from the reply to `score`; texts go to `spelled`.
 
     The first has no log-probability: nan. Failures: `NO_PREFILL` where the server gives none,
     "unparseable" where another one lacks its number.

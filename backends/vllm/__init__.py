@@ -8,8 +8,7 @@ and `/detokenize`.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -200,12 +199,16 @@ class Connection(ByIds):
         """Read the alternatives at nodes; how many prompt tokens were cached, 0 if unknown."""
         most = min(self._config.choose_top_logprobs, await self._most())
         prompts, model = [(*whole, *node) for node in nodes], self._endpoint.model
-        with self._extra(len(prompts) - 1):
+        # Prompts that are under way beyond one for a request.
+        self._n_extra += len(prompts) - 1
+        try:
             looked = await self._ask(
                 _COMPLETIONS,
                 lambda: wire.look(model, prompts, most),
                 lambda body, secret: wire.looked(body, prompts, most, secret),
             )
+        finally:
+            self._n_extra -= len(prompts) - 1
         walk.add(nodes, looked.readings)
         # Of several prompts the server tells it of the last, which finds what the first computed.
         return looked.n_cached if len(nodes) == 1 else 0
@@ -270,15 +273,6 @@ class Connection(ByIds):
                     raise Failed(found)
                 self._cap = wire.ABSURD if most is None else most
         return self._cap
-
-    @contextmanager
-    def _extra(self, n: int) -> Iterator[None]:
-        """Count prompts that are under way beyond one for a request."""
-        self._n_extra += n
-        try:
-            yield
-        finally:
-            self._n_extra -= n
 
 
 def _checked(drawn: Generation | Failure) -> Generation | Failure:

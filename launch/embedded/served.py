@@ -245,7 +245,7 @@ def load(
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise LaunchError(f"{name}: {folder} cannot be loaded: {error}") from error
     runner = Runner(model)
-    tokens = Tokens(tokenizer, _stop_ids(model))
+    tokens = Tokens(tokenizer, _stops(model))
     # All models together take a quarter of what is free.
     kv_bytes = settings.kv_bytes or layout.free_bytes(runner.device) // (4 * settings.n_models)
     longest = _context(model.config.get_text_config(), settings.max_len)
@@ -301,7 +301,7 @@ def _read(folder: Path, settings: Settings) -> Any:  # noqa: ANN401 (transformer
     return model.to(settings.device).eval()
 
 
-def _stop_ids(model: object) -> list[int]:
+def _stops(model: object) -> list[int]:
     config = getattr(model, "generation_config", None)
     found = getattr(config, "eos_token_id", None)
     if found is None:

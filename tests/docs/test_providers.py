@@ -101,7 +101,7 @@ async def tgi_gives_ids() -> None:
 
 async def tgi_scores_a_prompt() -> None:
     body = shared("tgi_replies/test_bloom_560m__test_bloom_560m.json")
-    made = tgi.prefilled(body, "")
+    made = tgi.forced(body, "")
     assert isinstance(made, tuple), made
     assert np.isfinite(made[1][1:]).all()
 

@@ -59,13 +59,13 @@ def test_chats_and_completions(body):
 def test_those_of_tgi(body):
     ask = GenerateAsk("m", MESSAGES, Sampling(stop=("a",)))
     check(tgi.generation(body, READING, ask, 5))
-    prefilled = tgi.prefilled(body, KEY)
+    prefilled = tgi.forced(body, KEY)
     if isinstance(prefilled, Failure):
         check_failure(prefilled)
     else:
         ids, logprobs = prefilled
         assert len(ids) == len(logprobs)
-    for read in (tgi.listed, tgi.templated, tgi.token_ids):
+    for read in (tgi.listed, tgi.rendered, tgi.token_ids):
         found = read(body, KEY)
         if isinstance(found, Failure):
             check_failure(found)

@@ -49,7 +49,7 @@ def recorded(name):
 def test_prefill_details_of_a_real_tgi_are_read(name):
     body = tgi_reply(name)
     given = json.loads(body)["details"]["prefill"]
-    found = tgi.prefilled(body, "")
+    found = tgi.forced(body, "")
     assert isinstance(found, tuple), found
     ids, logprobs = found
     assert ids == tuple(one["id"] for one in given)
@@ -58,7 +58,7 @@ def test_prefill_details_of_a_real_tgi_are_read(name):
 
 
 def test_a_real_tgi_without_prefill_details_is_refused():
-    assert tgi.prefilled(tgi_reply("test_flash_llama__test_flash_llama_simple"), "") is (
+    assert tgi.forced(tgi_reply("test_flash_llama__test_flash_llama_simple"), "") is (
         tgi.NO_PREFILL
     )
 
