@@ -31,7 +31,7 @@ from orchestrator.records import (
     Scored,
     unsupported,
 )
-from orchestrator.secrets import is_secret_parameter
+from orchestrator.secrets import PARAMETER
 from orchestrator.wire.replies import ServerLoad as ServerLoad
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def base_url_fault(base_url: str) -> str:
     if route := _ROUTE.search(parts.path):
         return f"must end before {route[0]!r}; each request adds its route"
     parameters = parse_qsl(parts.query, keep_blank_values=True)
-    if any(is_secret_parameter(name) for name, _ in parameters):
+    if any(PARAMETER.search(name) for name, _ in parameters):
         return f"must not contain a key behind '?'; {_INSTEAD}"
     return ""
 

@@ -91,22 +91,15 @@ def main(arguments: Sequence[str]) -> int:
         _said(options).interrupted()
         return EXIT_INTERRUPTED
     except BaseException as error:
-        if not _is_told(error, options, guarded=guard.is_guarded()):
+        if guard.is_guarded() and isinstance(error, Exception):
+            # What another user made may break anything.
+            said = f"cannot read this untrusted run: {type(error).__name__}: {error}"
+            _said(options).complain(said)
+        elif (blamed := _module("plugins").blame(error)) is not None:
+            _said(options).faults(blamed)
+        else:
             raise
         return EXIT_FAILED
-
-
-def _is_told(error: BaseException, options: argparse.Namespace, *, guarded: bool) -> bool:
-    """Tell the user of an error that is no fault of this program, and return whether it was."""
-    if guarded and isinstance(error, Exception):
-        # What another user made may break anything.
-        said = f"cannot read this untrusted run: {type(error).__name__}: {error}"
-        _said(options).complain(said)
-        return True
-    blamed: OrchestratorError | None = _module("plugins").blame(error)
-    if blamed is not None:
-        _said(options).faults(blamed)
-    return blamed is not None
 
 
 def _module(name: str) -> ModuleType:

@@ -15,11 +15,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NoReturn
+from typing import Final, Literal, NoReturn
 
 import msgspec
 
-from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_FAILS, EXIT_GATE_OPEN, nearest
+from orchestrator.errors import nearest
 
 Operator = Literal[">", ">=", "<", "<="]
 Role = Literal["model", "judge"]
@@ -272,13 +272,12 @@ class _Reader:
 
     def _term(self) -> Term:
         name = self._next()
-        if self._peek().text != "(" or self._peek().kind != "mark":
+        if not self._takes("("):
             return Term("rating", (name,), {}, "new", name.column)
         if name.text not in MEASURES:
             hint = nearest(name.text, MEASURES, "measures")
             self._fail(f"unknown measure {name.text!r}{hint}", name)
         measure = MEASURES[name.text]
-        self._next()
         names, options, run = self._arguments(name.text, measure)
         if len(names) < measure.n_least:
             end = self._tokens[self._at - 1]
@@ -292,16 +291,14 @@ class _Reader:
         names: list[Token] = []
         options: dict[str, Token] = {}
         run: Which = "new"
-        if self._peek().text == ")" and self._peek().kind == "mark":
-            self._next()
+        if self._takes(")"):
             return names, options, run
         while True:
             found = self._next()
             if found.kind not in ("name", "number"):
                 self._expected("a name", found)
             quoted = self._text[found.column - 1] in "\"'"
-            if self._peek().text == "=" and self._peek().kind == "mark":
-                self._next()
+            if self._takes("="):
                 self._check(name, measure, found, options)
                 given = self._next()
                 if given.kind not in ("name", "number"):
@@ -317,11 +314,10 @@ class _Reader:
                 self._fail(f"{name} takes {takes}; options are written method=NAME", found)
             else:
                 names.append(found)
-            end = self._next()
-            if end.kind != "mark" or end.text not in (",", ")"):
-                self._expected("',' or ')'", end)
-            if end.text == ")":
+            if self._takes(")"):
                 return names, options, run
+            if not self._takes(","):
+                self._expected("',' or ')'", self._peek())
 
     def _check(
         self, name: str, measure: Measure, found: Token, options: Mapping[str, Token]
@@ -342,6 +338,13 @@ class _Reader:
 
     def _peek(self) -> Token:
         return self._tokens[self._at]
+
+    def _takes(self, mark: str) -> bool:
+        """Step over a bracket, comma or equals sign, and return whether it was there."""
+        is_there = (self._peek().kind, self._peek().text) == ("mark", mark)
+        if is_there:
+            self._next()
+        return is_there
 
     def _next(self) -> Token:
         found = self._tokens[self._at]
@@ -404,9 +407,6 @@ def _word(word: str, column: int, before: Token | None) -> list[Token]:
 
 Verdict = Literal["holds", "fails", "not known yet"]
 
-FORMAT: Final = 1
-"""Raised when a field of the JSON changes its meaning or goes; new fields may come at any time."""
-
 
 class Checked(msgspec.Struct, frozen=True):
     """A requirement and the verdict on it.
@@ -440,42 +440,3 @@ class Checked(msgspec.Struct, frozen=True):
     why: str = ""
     method: str = ""
     is_difference: bool = False
-
-
-class Decision(msgspec.Struct, frozen=True):
-    """The verdict on a run; its fields are described where users meet it (`GateResult`)."""
-
-    requirements: tuple[Checked, ...]
-    run: Mapping[str, Any]
-    against: Mapping[str, Any] | None
-    confidence_level: float
-    level: float
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict on all requirements together."""
-        verdicts = {one.verdict for one in self.requirements}
-        if "fails" in verdicts:
-            return "fails"
-        return "not known yet" if "not known yet" in verdicts else "holds"
-
-    @property
-    def exit_code(self) -> int:
-        """0 if all requirements hold, 4 if one fails, 5 if none fails but one is not known yet."""
-        codes = {"holds": EXIT_COMPLETE, "fails": EXIT_GATE_FAILS, "not known yet": EXIT_GATE_OPEN}
-        return codes[self.verdict]
-
-    @property
-    def adjustment(self) -> str:
-        """The share of the confidence level that each requirement has, in words."""
-        n = round((1 - self.confidence_level) / (1 - self.level))
-        level, each = f"{100 * self.confidence_level:.4g} %", f"{100 * self.level:.4g} %"
-        if n < 2:
-            return f"the {each} interval decides"
-        return (
-            f"the {each} interval decides, so that all {n} verdicts hold together at {level} "
-            "(Bonferroni: each requirement can be decided wrongly in one way only, whichever way "
-            "it is, so each takes an equal share of the error)"
-        )

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator import contracts, plugins
+from orchestrator import contracts
 from orchestrator.ask import (
     AnyAsk,
     ChooseAsk,
@@ -27,6 +27,7 @@ from orchestrator.ask import (
 from orchestrator.contracts.method import Combination, Method, MethodSettings, Stage, frame_of
 from orchestrator.contracts.rows import RowContract
 from orchestrator.errors import UsageError
+from orchestrator.plugins import by_path
 from orchestrator.records import Failure, Generation, Item, Unit
 
 # Who takes part is in the positions and in the identities, not in a unit's fingerprint: adding a
@@ -159,14 +160,14 @@ def make_part(
 ) -> Part:
     """A part with the fingerprint of method, columns, settings and name (`kind` where left out)."""
     # Where a file lies decides nothing; what stands in it does.
-    source = plugins.source_digest(kind)
-    kind = plugins.label(kind) if source else kind
+    source = by_path.digest(kind)
+    kind = by_path.label(kind) if source else kind
     name = name or kind
     rows = RowContract(kind, method)
     # Rows hold the name, and have these columns: others make new ones.
     columns = tuple(rows.columns.items())
     decided = (kind, method.version, name, settings_of(method.config), columns)
-    fingerprint = digest(*decided, *source)
+    fingerprint = digest(*decided, *filter(None, [source]))
     return Part(kind, method, tuple(candidates), fingerprint, rows, name)
 
 

@@ -20,8 +20,8 @@ from orchestrator.report.progress import Progress
 from orchestrator.report.text import is_quiet, safe_line, say, write_to
 
 if TYPE_CHECKING:
-    from orchestrator.gates import Decision
     from orchestrator.interface.result import Result
+    from orchestrator.report.gate import GateResult
 
 
 class Said:
@@ -74,11 +74,10 @@ class Said:
         write_to(sys.stderr, "\n")
         return len(make_console(sys.stderr).render_lines(shown)) + 1
 
-    def verdict(self, found: "Decision") -> None:
+    def verdict(self, found: "GateResult") -> None:
         """Send the verdict on gates to a program; a person has it with the results."""
         if self.as_json:
-            gate = importlib.import_module("orchestrator.report.gate")
-            self._write("gate", **gate.gate_value(found))
+            self._write("gate", **found.as_json())
 
     def wrote(self, path: Path) -> None:
         """Print the path of a file that was written."""

@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from orchestrator.commands.parser import (
+    AGE,
+    COUNT,
+    LEVEL,
     LISTED,
-    Subset,
-    as_age,
-    as_count,
-    as_level,
-    as_part,
-    as_port,
-    as_shard,
-    as_shards,
+    PART,
+    PORT,
+    SHARD,
+    SHARDS,
 )
 from orchestrator.disk.paths import RUNS
 
@@ -84,26 +83,24 @@ _RECIPE: Final = (
     _value(
         "--run-dir D", "folder of the run (default: runs/NAME; of a shard runs/NAME.shard-I-of-N)"
     ),
-    _value("--limit N", "use only the first N items", type=as_count),
+    _value("--limit N", "use only the first N items", type=COUNT),
     _several(
         "--subset N|P%",
         "use only N random items, or P%% of them; a larger subset keeps those of a smaller",
-        action=Subset,
         dest="overrides",
-        type=as_part,
+        type=PART,
     ),
     _several(
         "--shard I/N",
         "use only the I-th of N parts of the items; put the runs together by --shards N",
-        action=Subset,
         dest="overrides",
-        type=as_shard,
+        type=SHARD,
     ),
     _value(
         "--shards N[%K]",
         "run N shards as jobs of the cluster, at most K at a time, and put their runs "
         "together; without --on slurm or --on ray, put those together that have run",
-        type=as_shards,
+        type=SHARDS,
     ),
     _value(
         "--retry CAUSE",
@@ -229,7 +226,7 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
             _value(
                 "--confidence LEVEL",
                 "confidence level of intervals and of all resolved differences (default: 0.95)",
-                type=as_level,
+                type=LEVEL,
                 default=0.95,
             ),
             _value("--html F", "write the comparison to the HTML file F"),
@@ -256,7 +253,7 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
             _value(
                 "--confidence LEVEL",
                 "confidence level of all verdicts together (default: the recipe's)",
-                type=as_level,
+                type=LEVEL,
             ),
             _flag(
                 "--pass-unknown",
@@ -322,7 +319,7 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
             "write a sheet for human labels of a run's answers",
             *_READS,
             _value("--to FILE.csv", "sheet to write", required=True),
-            _value("--n N", "rows to label (default: 100; with --below all)", type=as_count),
+            _value("--n N", "rows to label (default: 100; with --below all)", type=COUNT),
             _value(
                 "--below MARGIN",
                 "only pairs with a smaller margin, for people to decide in the judge's place",
@@ -416,7 +413,7 @@ ACTIONS: Final[Mapping[str, Sequence[Command]]] = {
                 "--older-than AGE",
                 "only runs last written longer ago, such as 30d, 12h or 8w (without RUN: of all in "
                 "runs/); a bare number is days",
-                type=as_age,
+                type=AGE,
             ),
             _flag("--yes", "delete without asking"),
         ),
@@ -447,8 +444,8 @@ ACTIONS: Final[Mapping[str, Sequence[Command]]] = {
             ),
             _flag("--fake", "serve deterministic replies without a model"),
             _value("--host", "address to listen on", default="127.0.0.1"),
-            _value("--port", "port to listen on; 0 picks a free port", type=as_port, default=8000),
-            _value("--threads", "number of CPU threads of the embedded server", type=as_count),
+            _value("--port", "port to listen on; 0 picks a free port", type=PORT, default=8000),
+            _value("--threads", "number of CPU threads of the embedded server", type=COUNT),
             _value("--device", "device of the model: cpu, cuda or cuda:1", default="cpu"),
             _value("--dtype", "number format of the weights in memory", default="float32"),
         ),

@@ -8,13 +8,15 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from orchestrator.disk.files import few_files
 from orchestrator.disk.paths import RUNS, STORE_NAME
 from orchestrator.errors import nearest
+
+T = TypeVar("T")
 
 LISTED: Final = (
     "methods", "analyses", "statistics", "backends", "datasets", "plugins", "recipes", "weights",
@@ -111,79 +113,67 @@ class Parser(argparse.ArgumentParser):
 # -- values of options -----------------------------------------------------------------------------
 
 
-class Subset(argparse.Action):
-    """An override of the recipe's `subset`, so that it is checked like every other."""
+def value(
+    pattern: str, expected: str, read: Callable[[re.Match[str]], T | None]
+) -> Callable[[str], T]:
+    """Return the type of an argument, in argparse's sense.
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,  # noqa: ARG002 (of argparse)
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,  # noqa: ARG002 (of argparse)
-    ) -> None:
-        """Called by argparse."""
-        namespace.overrides = [*namespace.overrides, f"subset={values}"]
+    Args:
+        pattern: Of its whole text.
+        expected: A few words on it, for the message.
+        read: Returns the value of a text that matches; None where it is out of range.
+    """
 
+    def parse(text: str) -> T:
+        found = re.fullmatch(pattern, text, re.ASCII)
+        if found is None or (result := read(found)) is None:
+            raise argparse.ArgumentTypeError(f"expected {expected}, not {text!r}")
+        return result
 
-def as_shard(text: str) -> str:
-    """Return a shard such as 2/8 as it is written."""
-    found = re.fullmatch(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})", text)
-    if found and int(found[1]) <= int(found[2]):
-        return text
-    raise argparse.ArgumentTypeError(f"expected I/N from 1/N to N/N, such as 2/8, not {text!r}")
+    return parse
 
 
-def as_shards(text: str) -> tuple[int, int]:
-    """Return the number of shards, and how many may run at a time."""
-    found = re.fullmatch(r"([1-9][0-9]{0,5})(?:%([1-9][0-9]{0,5}))?", text)
-    if found:
-        return int(found[1]), min(int(found[1]), int(found[2] or found[1]))
-    raise argparse.ArgumentTypeError(f"expected N or N%K, such as 32 or 32%8, not {text!r}")
+def _level(found: re.Match[str]) -> float | None:
+    with contextlib.suppress(ValueError):
+        if 0.0 < (level := float(found[0])) < 1.0:
+            return level
+    return None
 
 
-def as_part(text: str) -> str:
-    """Return a part of the items such as 10%, as it is written."""
-    # As the recipe's `subset`, whose pattern only commands that read recipes import.
-    share = r"(100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%"
-    if re.fullmatch(rf"[1-9][0-9]*|{share}", text):
-        return text
-    raise argparse.ArgumentTypeError(
-        f"expected a number of items of at least 1, or a share such as 10%, not {text!r}"
-    )
-
-
-def as_level(text: str) -> float:
-    """Return a level of confidence, between 0 and 1."""
-    try:
-        level = float(text)
-    except ValueError:
-        level = 0.0
-    if 0.0 < level < 1.0:
-        return level
-    raise argparse.ArgumentTypeError(f"expected a level between 0 and 1 such as 0.95, not {text!r}")
-
-
-def as_age(text: str) -> float:
-    """Return the seconds of an age such as 30d."""
-    if found := re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([hdw]?)", text, re.ASCII):
-        return float(found[1]) * 3600 * {"h": 1, "w": 7 * 24}.get(found[2], 24)
-    raise argparse.ArgumentTypeError(f"expected an age such as 30d, 12h or 8w, not {text!r}")
-
-
-def as_count(text: str) -> int:
-    """Return a whole number of at least 1."""
-    if text.isascii() and text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text!r}")
-
-
-def as_port(text: str) -> int:
-    """Return a port, 0 for any free one."""
-    if text.isascii() and text.isdecimal() and int(text) <= _MAX_PORT:
-        return int(text)
-    raise argparse.ArgumentTypeError(
-        f"expected a port from 0 (any free port) to {_MAX_PORT}, not {text!r}"
-    )
+_NUMBER: Final = "([1-9][0-9]{0,5})"
+# As the recipe's `subset`, whose pattern only commands that read recipes import.
+_SHARE: Final = r"(?:100(?:\.0+)?|[1-9][0-9]?(?:\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%"
+SHARD: Final = value(
+    f"{_NUMBER}/{_NUMBER}",
+    "I/N from 1/N to N/N, such as 2/8",
+    lambda found: f"subset={found[0]}" if int(found[1]) <= int(found[2]) else None,
+)
+"""A shard, as an override of the recipe's `subset`."""
+SHARDS: Final = value(
+    f"{_NUMBER}(?:%{_NUMBER})?",
+    "N or N%K, such as 32 or 32%8",
+    lambda found: (int(found[1]), min(int(found[1]), int(found[2] or found[1]))),
+)
+"""The number of shards, and how many may run at a time."""
+PART: Final = value(
+    f"[1-9][0-9]*|{_SHARE}",
+    "a number of items of at least 1, or a share such as 10%",
+    lambda found: f"subset={found[0]}",
+)
+"""A part of the items, as an override of the recipe's `subset`."""
+LEVEL: Final = value(".*", "a level between 0 and 1 such as 0.95", _level)
+AGE: Final = value(
+    r"(\d{1,6}(?:\.\d{1,6})?)([hdw]?)",
+    "an age such as 30d, 12h or 8w",
+    lambda found: float(found[1]) * 3600 * {"h": 1, "w": 7 * 24}.get(found[2], 24),
+)
+"""The seconds of an age."""
+COUNT: Final = value(r"0*[1-9]\d*", "a whole number of at least 1", lambda found: int(found[0]))
+PORT: Final = value(
+    r"\d+",
+    f"a port from 0 (any free port) to {_MAX_PORT}",
+    lambda found: int(found[0]) if int(found[0]) <= _MAX_PORT else None,
+)
 
 
 # -- completion and the process --------------------------------------------------------------------

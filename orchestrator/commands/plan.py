@@ -78,7 +78,7 @@ class Shards:
         self.n, self.n_at_once = options.shards
         self._options = options
         self._accepts_change = getattr(options, "accept_server_change", False)  # not of `plan`
-        self._loaded, self._base, _ = loaded_recipe(
+        self._loaded = loaded_recipe(
             options.recipe, options.overrides, options.limit, allow_code=options.allow_code
         )
         loaded = self._loaded
@@ -163,7 +163,7 @@ class Shards:
             UsageError: If one has not ended.
         """
         # Of all items, which the call goes on with: they are read once.
-        whole = prepare(self._loaded, self._base, allow_code=self._options.allow_code)
+        whole = prepare(self._loaded, allow_code=self._options.allow_code)
         # As `begin` has just found them, if it looked and none was run since.
         left = vars(self).get("left")
         if left is None:

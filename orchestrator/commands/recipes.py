@@ -132,7 +132,7 @@ def init(options: argparse.Namespace) -> int:
     text = text_of(to.stem, models, judge, name, is_path=is_path)
     recipe = loads(text.encode(), to)
     try:
-        prepare(recipe, to.parent)
+        prepare(recipe)
     except LaunchError as error:
         # As for `check`: what this machine lacks is no fault of the recipe.
         confirm(f"not on this machine: {error}")
@@ -432,8 +432,7 @@ def new(options: argparse.Namespace) -> int:
     }
     for file, template in files.items():
         text = Template((_TEMPLATES / template).read_text(encoding="utf-8"))
-        with file.open("x", encoding="utf-8") as opened:
-            opened.write(text.substitute(parts))
+        write_new(file, text.substitute(parts), force=False)
         confirm(f"wrote {file}")
     confirm(
         f"test it with `pytest test_{name}.py` and run it with "

@@ -116,7 +116,7 @@ def _needed(directory: RunDirectory, *, allow_code: bool) -> set[bytes]:
         try:
             content = yaml.safe_dump(recipe, sort_keys=False).encode()
             loaded = loads(content, where / "recipe.yaml", allow_code=allow_code)
-            prepared = prepare(loaded, where, allow_code=allow_code)
+            prepared = prepare(loaded, allow_code=allow_code)
         except OrchestratorError as error:
             raise RunDirectoryError(
                 f"{where}: cannot determine which outcomes it needs; nothing was deleted. {error}"

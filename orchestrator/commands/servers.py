@@ -90,7 +90,7 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name} on {self.base_url} ({self.kind}{version}{room})"
 
 
-def probe_url(
+async def probe_url(
     url: str,
     models: Sequence[str] = (),
     *,
@@ -111,20 +111,6 @@ def probe_url(
         raise UsageError(f"the URL {fault}")
     key = key_in(api_key_env) if api_key_env else ""
     at = Endpoint(base_url=server_address(url), model="", api_key=key, plain=plain)
-    with event_loop() as (to_end, _):
-        return to_end(_probe_url(at, models, backend))
-
-
-def probe_recipe(
-    recipe: str, *, overrides: Sequence[str] = (), allow_code: bool = False
-) -> list[Probed]:
-    """Probe the servers of a recipe, launching those that it launches, and end them again."""
-    prepared = prepared_from(recipe, overrides, allow_code=allow_code)
-    with event_loop() as (to_end, _):
-        return to_end(_probe_recipe(prepared))
-
-
-async def _probe_url(at: Endpoint, models: Sequence[str], backend: str) -> list[Probed]:
     url = at.base_url
     async with Http(at) as http:
         replies = {path: await http.get(path) for path in PATHS}
@@ -185,7 +171,8 @@ async def _probe_endpoint(endpoint: Endpoint, kind: str) -> ProbeRecord:
         await backend.close()
 
 
-async def _probe_recipe(prepared: Prepared) -> list[Probed]:
+async def probe_recipe(prepared: Prepared) -> list[Probed]:
+    """Probe the servers of a recipe, launching those that it launches, and end them again."""
     specs = [
         prepared.models[name]
         for name in prepared.identities
@@ -249,7 +236,7 @@ def _features(record: ProbeRecord) -> frozenset[str]:
 def probe(options: argparse.Namespace) -> int:
     """Find out what servers really do, and say which methods that allows."""
     if options.what.lower().startswith(("http://", "https://")):
-        found = probe_url(
+        probing = probe_url(
             options.what,
             options.model,
             backend=options.backend or "",
@@ -257,9 +244,12 @@ def probe(options: argparse.Namespace) -> int:
             plain=options.plain,
         )
     else:
-        found = probe_recipe(
-            options.what, overrides=options.overrides, allow_code=options.allow_code
+        allow_code = options.allow_code
+        probing = probe_recipe(
+            prepared_from(options.what, options.overrides, allow_code=allow_code)
         )
+    with event_loop() as (to_end, _):
+        found = to_end(probing)
     if options.json:
         write_to(sys.stdout, msgspec.json.encode(found).decode() + "\n")
     for one in () if options.json else found:

@@ -24,9 +24,10 @@ from orchestrator.interface.gating import gate
 from orchestrator.interface.loading import load, read
 from orchestrator.interface.merging import Merged, merge
 from orchestrator.interface.recipe import Recipe
-from orchestrator.interface.result import GateResult, Result
+from orchestrator.interface.result import Result
 from orchestrator.interface.run import run
 from orchestrator.references import Citation
+from orchestrator.report.gate import GateResult
 from orchestrator.report.planned import Plan
 from orchestrator.runner.event_loop import in_thread
 from orchestrator.runner.planning.counts import blocks_of, count_prepared

@@ -1,5 +1,6 @@
 """`check`: all faults of a recipe. Imports neither statistics nor polars, for editors and hooks."""
 
+import contextlib
 import importlib
 from collections.abc import Sequence
 from os import PathLike
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.disk.paths import RUNS
 from orchestrator.errors import LaunchError, UsageError
-from orchestrator.plugins.permission import is_permitted
+from orchestrator.plugins.permission import is_allowed
 from orchestrator.recipe import schema
 from orchestrator.recipe.load import find
 from orchestrator.recipe.load import load as load_recipe
@@ -52,23 +53,22 @@ def check(
         >>> orchestrator.check("pairwise_ranking")
         ()
     """
-    loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
-    is_allowed = allow_code or (given is not None and given.allow_code)
-    is_allowed = is_permitted(Path(loaded.file), allow_code=is_allowed)
+    loaded = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
     if trackers := loaded.settings.log_to:
         importlib.import_module("orchestrator.interface.tracking").needed(trackers)
     # Elsewhere another Python may run the servers.
     cluster = loaded.settings.cluster
     for spec in () if cluster.python or cluster.container else loaded.models.values():
         if spec.server is not None:
-            launch_of(spec, allow_code=is_allowed).check_installed()
+            allowed = _allowed(recipe, allow_code=allow_code) or is_allowed(Path(loaded.file))
+            launch_of(spec, allow_code=allowed).check_installed()
     if loaded.reuse:
         with importlib.import_module("orchestrator.runner.planning.reuse").open_lenders(
             loaded.reuse, None
         ):
             pass
     try:
-        prepared = prepared_recipe(loaded, base, given, allow_code=allow_code)
+        prepared = prepared_recipe(loaded, recipe, allow_code=allow_code)
     except LaunchError as error:
         # Weights that are on another machine are no fault of the recipe.
         return (f"not on this machine: {error}",)
@@ -86,8 +86,8 @@ def loaded_recipe(
     limit: int | None,
     *,
     allow_code: bool,
-) -> "tuple[schema.Recipe, Path, Recipe | None]":
-    """Return the validated recipe, the folder of its relative paths, and what Python gave.
+) -> schema.Recipe:
+    """Return the validated recipe.
 
     Raises:
         UsageError: If there is no such recipe, or with all its faults.
@@ -95,25 +95,25 @@ def loaded_recipe(
     if not isinstance(recipe, str | PathLike):
         if not hasattr(recipe, "load"):
             raise UsageError("a recipe is a path, a name or an orchestrator.Recipe(**settings)")
-        loaded = recipe.load(overrides, limit, allow_code=allow_code)
-        return loaded, recipe.folder, recipe
-    path = find(recipe)
-    loaded = load_recipe(path, overrides=overrides, limit=limit, allow_code=allow_code)
-    return loaded, path.parent, None
+        return recipe.load(overrides, limit, allow_code=allow_code)
+    return load_recipe(find(recipe), overrides=overrides, limit=limit, allow_code=allow_code)
 
 
 def prepared_recipe(
-    loaded: schema.Recipe, base: Path, given: "Recipe | None", *, allow_code: bool
+    loaded: schema.Recipe, recipe: "str | PathLike[str] | Recipe", *, allow_code: bool
 ) -> Prepared:
-    """Return the recipe with its dataset opened and its units counted.
+    """Return a recipe that was read with its dataset opened and its units counted.
 
     Raises:
         OrchestratorError: If it can't be run.
     """
-    if given is None:
-        return prepare(loaded, base, allow_code=allow_code)
-    with given.blaming():
-        return prepare(loaded, base, allow_code=allow_code or given.allow_code)
+    blaming = contextlib.nullcontext() if isinstance(recipe, str | PathLike) else recipe.blaming()
+    with blaming:
+        return prepare(loaded, allow_code=_allowed(recipe, allow_code=allow_code))
+
+
+def _allowed(recipe: "str | PathLike[str] | Recipe", *, allow_code: bool) -> bool:
+    return allow_code or (not isinstance(recipe, str | PathLike) and recipe.allow_code)
 
 
 def prepared_from(
@@ -128,8 +128,8 @@ def prepared_from(
     Raises:
         OrchestratorError: If there is no such recipe, or it can't be run.
     """
-    loaded, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
-    return prepared_recipe(loaded, base, given, allow_code=allow_code)
+    loaded = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
+    return prepared_recipe(loaded, recipe, allow_code=allow_code)
 
 
 def directory_of(run_dir: str | PathLike[str] | None, name: str) -> Path:

@@ -23,7 +23,6 @@ from orchestrator.report.text import safe_line
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.judgments import TIE
 from orchestrator.statistics.means import (
-    Decided,
     PairedDifference,
     decided_together,
     paired_difference,
@@ -258,29 +257,26 @@ def _means(
 def differences(found: Sequence[Contrast], confidence_level: float) -> list[Difference]:
     """Return the differences, with Holm's adjustment over all of them."""
     together = decided_together([one.found for one in found], confidence_level)
-    return list(map(_difference, found, together))
-
-
-def _difference(contrast: Contrast, decided: Decided) -> Difference:
-    found, interval = contrast.found, decided.estimate.interval
-    n_items, n_clusters = contrast.sizes
-    return Difference(
-        **msgspec.structs.asdict(contrast.about),
-        a=finite(found.first),
-        b=finite(found.second),
-        difference=finite(found.value),
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
-        p_value=finite(decided.p_value),
-        adjusted_p=finite(decided.adjusted_p),
-        resolved=decided.is_resolved,
-        n=n_items,
-        n_clusters=n_clusters,
-        orientation=contrast.orientation,
-        why=decided.estimate.undefined or (interval.doubt if interval else ""),
-        level=finite(decided.level),
-        method=found.method,
-    )
+    return [
+        Difference(
+            **msgspec.structs.asdict(one.about),
+            a=finite(one.found.first),
+            b=finite(one.found.second),
+            difference=finite(one.found.value),
+            low=None if (interval := decided.estimate.interval) is None else interval.low,
+            high=None if interval is None else interval.high,
+            p_value=finite(decided.p_value),
+            adjusted_p=finite(decided.adjusted_p),
+            resolved=decided.is_resolved,
+            n=one.sizes[0],
+            n_clusters=one.sizes[1],
+            orientation=one.orientation,
+            why=decided.estimate.undefined or (interval.doubt if interval else ""),
+            level=finite(decided.level),
+            method=one.found.method,
+        )
+        for one, decided in zip(found, together, strict=True)
+    ]
 
 
 MOST_CHANGES: Final = 50

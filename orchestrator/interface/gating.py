@@ -24,12 +24,13 @@ from orchestrator.interface.observed import (
     ranked_method,
 )
 from orchestrator.interface.ratings import competitors, pooled
-from orchestrator.interface.result import GateResult, Result
+from orchestrator.interface.result import Result
 from orchestrator.interface.sides import Common, Side, common_items, opened, renamed_points
 from orchestrator.ranking.judged import Table
 from orchestrator.ranking.labelled import kept_verdicts
 from orchestrator.ranking.trust import level_of
 from orchestrator.recipe.load import read_checked
+from orchestrator.report.gate import GateResult
 from orchestrator.runner.event_loop import deferred_interrupts
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.bounded_mean import difference_ends

@@ -15,7 +15,7 @@ from orchestrator.disk.paths import STORE_NAME, distrust, is_foreign
 from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.interface.result import Result
-from orchestrator.plugins.permission import is_permitted
+from orchestrator.plugins.permission import is_allowed
 from orchestrator.report.lines import Display
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.event_loop import DeferredInterrupts
@@ -80,7 +80,7 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         raise RunDirectoryError(f"no run found at {path}; list runs with: orchestrator runs")
     if allow_code and is_foreign(path):
         raise UsageError(f"{path} belongs to another user; no code is imported for it")
-    allow_code = is_permitted(path, allow_code=allow_code)
+    allow_code = allow_code or is_allowed(path)
     directory = RunDirectory.open(path)
     # Before the store: a run that goes on meanwhile is ahead of what it said.
     status, said = directory.status(), directory.last_outcome

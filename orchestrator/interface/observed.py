@@ -8,7 +8,6 @@ import polars as pl
 from pydantic import ValidationError
 
 from orchestrator.clusters import OVER, Clusters, clusters_of
-from orchestrator.columns import RowRoles
 from orchestrator.contracts.context import (
     Source,
     answers_of,
@@ -197,7 +196,12 @@ def _judged(side: Side, term: Term, wanted: tuple[str, ...]) -> Iterator[pl.Data
     frames = side.result.frames
     method = term.option("method")
     for name, role in roles_in(frames).items():
-        named = _columns(role)
+        named = {
+            key: column
+            for one in (role.distribution, role.pairs)
+            if one is not None and one.judge
+            for key, column in one.columns().items()
+        }
         columns = {key: one for key, one in there(frames, name, named).items() if key in wanted}
         if "judge" not in named or not columns:
             continue
@@ -207,14 +211,6 @@ def _judged(side: Side, term: Term, wanted: tuple[str, ...]) -> Iterator[pl.Data
             if method:
                 chosen &= pl.col("method") == method
             yield shown.filter(chosen)
-
-
-def _columns(role: RowRoles) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in (role.distribution, role.pairs):
-        if one is not None and one.judge:
-            found |= one.columns()
-    return found
 
 
 OBSERVE: Final[dict[str, Observe]] = {

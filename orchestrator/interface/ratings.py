@@ -30,7 +30,7 @@ from orchestrator.ranking.trust import thresholds_of
 from orchestrator.report.words import rank_words
 from orchestrator.runner.models.identity import identity_key
 from orchestrator.statistics.ranking import Pair
-from orchestrator.tables import Measured, Table, make_table, table_columns
+from orchestrator.tables import Cell, Measured, Table, make_table, table_columns
 
 # Of a model's entry, what changes its answers; the rest of it is in its identity, or about speed.
 _ANSWERING: Final = ("system", "template", "thinking", "answers")
@@ -146,13 +146,7 @@ def rating_tables(sides: Sequence[Side], rankings: Sequence[RankingAnalysis]) ->
             )
             for rating in one.ratings
         ]  # fmt: skip
-        pairs = [
-            (pair.better, pair.worse, _n_met(pair, one),
-             _measured(pair.difference, *bounds(pair.low, pair.high, low_open=False,
-                       high_open=False)), Measured(pair.adjusted_p),
-             _apart(pair, one))
-            for pair in one.pairs
-        ]  # fmt: skip
+        pairs = [_of_pair(pair, one) for pair in one.pairs]
         together = f"{basis} · all pairs together (Holm)"
         for key, title, columns, shown, about, said in (
             ("compare.ratings", "Ratings on one scale", _COLUMNS, rows, basis, notes),
@@ -184,19 +178,17 @@ def is_apart(found: RankingAnalysis, pair: Pair) -> bool:
     return pair.resolvable and low is not None and low > 0.5
 
 
-def _n_met(pair: Pair, found: RankingAnalysis) -> int:
+def _of_pair(pair: Pair, found: RankingAnalysis) -> tuple[Cell, ...]:
+    """Return the row of a pair, which says why where the ratings alone would say otherwise."""
     row, column = found.wins.place(pair.better, pair.worse)
-    return found.wins.n[row][column]
-
-
-def _apart(pair: Pair, found: RankingAnalysis) -> str:
-    """Return "yes", "no" and why, where the ratings alone would say otherwise."""
-    if pair.resolvable:
-        return "yes"
-    if not _n_met(pair, found):
-        return "not compared directly"
+    n_met = found.wins.n[row][column]
     by_ratings = pair.adjusted_p is not None and pair.adjusted_p <= 1.0 - found.confidence_level
-    return "no, not by their own judgments" if by_ratings and not found.warning else "no"
+    apart = "no, not by their own judgments" if by_ratings and not found.warning else "no"
+    if not n_met:
+        apart = "not compared directly"
+    ends = bounds(pair.low, pair.high, low_open=False, high_open=False)
+    difference, p = _measured(pair.difference, *ends), Measured(pair.adjusted_p)
+    return pair.better, pair.worse, n_met, difference, p, "yes" if pair.resolvable else apart
 
 
 def _notes(sides: Sequence[Side], one: RankingAnalysis) -> list[str]:

@@ -177,11 +177,6 @@ class Recipe:
         return found
 
     @property
-    def folder(self) -> Path:
-        """The folder that relative paths start from."""
-        return self._file.parent
-
-    @property
     def rows(self) -> "HeldRows | None":
         """The items that Python gave; None where the dataset is a file or a benchmark."""
         return self._rows

@@ -1,7 +1,6 @@
 """A run that can be read: its frames, and the rankings and tables made of them."""
 
 import importlib
-import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +14,10 @@ from orchestrator.contracts.context import Context, answers_of, ranked_in
 from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError, nearest, need
 from orchestrator.frames import FrameFiles
-from orchestrator.gates import Decision
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import level_of, of_frames, thresholds_of
 from orchestrator.report.brief import Brief, brief
-from orchestrator.report.gate import gate_junit, gate_markdown, gate_value
+from orchestrator.report.gate import GateResult
 from orchestrator.report.progress import Completeness, Cost
 from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.planning.budget import Spent
@@ -45,57 +43,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from orchestrator.references import Citation
-
-
-class GateResult(Decision, frozen=True):
-    """The verdict on a run: it fails if one requirement does, and holds if all do.
-
-    Attributes:
-        requirements: Each with its verdict, in order.
-        run: Metadata of the run.
-        against: Metadata of the run that it is compared with; None without one.
-        confidence_level: Of all verdicts together.
-        level: Of each interval: Bonferroni's, over the requirements that are estimated.
-        notes: What to know besides, a sentence each.
-        seconds: Time that the decision took.
-    """
-
-    def to_json(self) -> str:
-        """Return the verdict as one JSON object, with the metadata of the runs.
-
-        Returns:
-            The text of `orchestrator gate --format json`.
-
-        Example:
-            >>> json.loads(found.to_json())["verdict"]  # doctest: +SKIP
-            'holds'
-        """
-        return json.dumps(gate_value(self), indent=2, allow_nan=False) + "\n"
-
-    def to_markdown(self) -> str:
-        """Return the verdict as Markdown, for the summary of a job.
-
-        Returns:
-            The text of `orchestrator gate --format markdown`.
-
-        Example:
-            >>> print(found.to_markdown())  # doctest: +SKIP
-        """
-        return gate_markdown(self)
-
-    def to_junit(self, *, pass_unknown: bool = False) -> str:
-        """Return the verdict as JUnit XML, with a test case for each requirement.
-
-        Args:
-            pass_unknown: Report what is not known yet as skipped instead of as an error.
-
-        Returns:
-            The text of `orchestrator gate --junit FILE`.
-
-        Example:
-            >>> Path("gate.xml").write_text(found.to_junit())  # doctest: +SKIP
-        """
-        return gate_junit(self, pass_unknown=pass_unknown)
 
 
 class Result:

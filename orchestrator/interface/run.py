@@ -17,7 +17,7 @@ import msgspec
 
 from orchestrator import numbers
 from orchestrator.errors import OrchestratorError, RunDirectoryError, UsageError
-from orchestrator.interface.checking import directory_of, loaded_recipe, prepared_recipe
+from orchestrator.interface.checking import directory_of, prepared_from
 from orchestrator.interface.tracking import Tracking, hooked, needed, own_hook
 from orchestrator.report.display import Kind, make_display
 from orchestrator.report.lines import Display
@@ -111,13 +111,13 @@ def run(  # noqa: PLR0913 (options of one command, all but one by keyword)
         >>> result = orchestrator.run("pairwise_ranking", limit=20)  # doctest: +SKIP
         >>> result.frames["judgments"]  # doctest: +SKIP
     """
-    read, base, given = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
-    prepared = prepared_recipe(read, base, given, allow_code=allow_code)
+    prepared = prepared_from(recipe, overrides, limit, allow_code=allow_code)
+    given = None if isinstance(recipe, str | PathLike) else recipe
     call = Call(
         fresh=fresh, display=display, accept_server_change=accept_server_change,
         keep_servers=keep_servers, on_end=on_end, on=on, retry=retry,
     )  # fmt: skip
-    result = run_prepared(prepared, directory_of(run_dir, read.run_name), call, given)
+    result = run_prepared(prepared, directory_of(run_dir, prepared.recipe.run_name), call, given)
     if isinstance(result, HandedOn):
         loaded: Result = _module().load(result.path)
         loaded.ended = result.ended

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Final, Literal
 
@@ -269,7 +270,9 @@ def _given(
 def _split(kind: Matched, text: str, sides: Sequence[Side]) -> list[tuple[str, str]]:
     """The name in the first run and the own one, for each further run; names may hold colons."""
     parts = text.split(":")
-    for cut in _cuts(parts, len(sides)):
+    for places in combinations(range(1, len(parts)), len(sides) - 1):
+        ends = pairwise((0, *places, len(parts)))
+        cut = [":".join(parts[begin:end]) for begin, end in ends]
         if all(name in side.names[kind] for name, side in zip(cut, sides, strict=True)):
             return [(cut[0], own) for own in cut[1:]]
     if len(parts) != len(sides):
@@ -289,16 +292,6 @@ def _split(kind: Matched, text: str, sides: Sequence[Side]) -> list[tuple[str, s
     )
 
 
-def _cuts(parts: Sequence[str], n: int) -> Iterable[list[str]]:
-    """All ways to join neighbouring parts again so that n are left."""
-    if n == 1:
-        yield [":".join(parts)]
-        return
-    for at in range(1, len(parts) - n + 2):
-        for rest in _cuts(parts[at:], n - 1):
-            yield [":".join(parts[:at]), *rest]
-
-
 def _matched(
     first: Side, side: Side, kind: Matched, given: Mapping[tuple[str, Matched], Mapping[str, str]]
 ) -> dict[str, str]:
@@ -315,11 +308,10 @@ def _matched(
     right = [name for name in own if name not in found]
     if len(left) == 1 and len(right) == 1:
         is_only = len(first.names[kind]) == 1 and len(side.names[kind]) == 1
-        is_alike = kind == "method" and _kind(first, left[0]) == _kind(side, right[0])
+        of_first, of_side = (
+            {source.name: source.kind for source in one.context.sources} for one in (first, side)
+        )
+        is_alike = kind == "method" and of_first[left[0]] == of_side[right[0]]
         if kind == "judge" or is_alike or (kind == "model" and is_only):
             found[right[0]] = left[0]
     return found
-
-
-def _kind(side: Side, method: str) -> str:
-    return next(source.kind for source in side.context.sources if source.name == method)

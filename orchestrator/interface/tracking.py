@@ -10,6 +10,7 @@ import logging
 import math
 import os
 import queue
+import re
 import signal
 import subprocess
 import threading
@@ -21,7 +22,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
 from orchestrator.errors import OrchestratorError, UsageError, need
 from orchestrator.recipe.schema import Recipe
 from orchestrator.recipe.settings import LogTo, OnEnd
-from orchestrator.report.gate import gate_words
 from orchestrator.report.lines import Display
 from orchestrator.report.progress import Completeness, Progress
 from orchestrator.report.text import safe_line
@@ -214,13 +214,9 @@ def _of_cell(name: str, cell: object) -> dict[str, float]:
 
 
 def _name(*parts: str) -> str:
-    return "/".join(map(_accepted, parts))[:_MAX_NAME]
-
-
-def _accepted(text: str) -> str:
-    """Return a name in characters that all trackers accept."""
-    kept = (c if c.isascii() and (c.isalnum() or c in "_-. ") else "_" for c in text)
-    return "".join(kept).strip() or "_"
+    """Return a name of these parts, in characters that all trackers accept."""
+    kept = (re.sub(r"[^A-Za-z0-9_\-. ]", "_", part).strip() or "_" for part in parts)
+    return "/".join(kept)[:_MAX_NAME]
 
 
 def parameters(
@@ -229,7 +225,7 @@ def parameters(
     """Return the settings of a recipe by dotted name, as trackers keep parameters."""
     found: dict[str, str | int | float | bool] = {}
     for name, value in settings.items():
-        path = f"{prefix}{_accepted(name)}"
+        path = f"{prefix}{_name(name)}"
         if isinstance(value, Mapping):
             found |= parameters(value, f"{path}.")
         elif isinstance(value, list | tuple):
@@ -317,7 +313,7 @@ def _told(result: "Result | None", path: Path, error: BaseException | None) -> d
 def _found(result: "Result") -> dict[str, str]:
     """The findings of a run, in sentences, and the verdict on the gates of its recipe."""
     gate, fault = result.gate, result.gate_fault
-    said = "" if gate is None else gate_words(gate)
+    said = "" if gate is None else gate.words()
     if fault is not None:
         said = f"The gate cannot be decided: {fault}"
     try:

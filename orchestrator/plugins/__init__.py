@@ -217,14 +217,6 @@ def about(family: str, kind: str) -> str:
     return (getattr(named, "__doc__", None) or module.__doc__ or "").strip().partition("\n")[0]
 
 
-def source_digest(kind: str) -> tuple[str, ...]:
-    """Return the digest of the source that a file plug-in was loaded from; nothing of others.
-
-    What others compute is told by their version.
-    """
-    return (by_path.digest(kind),) if by_path.is_file(kind) else ()
-
-
 def label(kind: str) -> str:
     """Return what tables and frames call a kind where nobody gives it another name."""
     if by_path.is_file(kind):

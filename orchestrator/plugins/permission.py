@@ -10,12 +10,12 @@ import logging
 import os
 import shlex
 import stat
-import tempfile
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from orchestrator.disk import files
 from orchestrator.disk.paths import is_foreign, owner_fault
 from orchestrator.errors import UsageError
 
@@ -25,21 +25,12 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _log = logging.getLogger(__name__)
 
 
-def is_permitted(place: Path, *, allow_code: bool) -> bool:
-    """Return whether code and programs that are named at a place may run.
-
-    Args:
-        place: The recipe's file, or the folder of a run. It need not exist.
-        allow_code: Permission for this command alone.
-    """
-    return allow_code or is_allowed(place)
-
-
 def is_allowed(place: Path) -> bool:
     """Return whether a recipe or run is in a folder that this user has allowed.
 
-    A link counts as in a folder only if both the link and its target are. Recipes, runs and folders
-    of other users are never allowed.
+    The place is the recipe's file, or the folder of the run, and need not exist. A link counts as
+    in a folder only if both the link and its target are. Recipes, runs and folders of other users
+    are never allowed.
     """
     folders = _read()
     if not folders:
@@ -137,14 +128,7 @@ def _write(folders: set[Path]) -> None:
     if fault := owner_fault(file.parent) or _mode_fault(file.parent):
         raise UsageError(fault)
     text = json.dumps(sorted(map(str, folders)), indent=2) + "\n"
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=_NAME)  # with mode 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            opened.write(text)
-        Path(name).replace(file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    files.write(file, text.encode(), mode=0o600)
 
 
 def _is_kept(folder: Path) -> bool:

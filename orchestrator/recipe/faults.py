@@ -2,18 +2,18 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator import plugins
-from orchestrator.errors import Fault, nearest
+from orchestrator.errors import nearest
 from orchestrator.plugins.base import descriptions
 from orchestrator.recipe.schema import KEY_PATTERN, NAME_PATTERN, SUBSET_PATTERN, VARIABLE_PATTERN
-from orchestrator.recipe.source import SECRET, KeyPath, Written, walk
-from orchestrator.secrets import is_secret, is_secret_field, is_secret_parameter
+from orchestrator.recipe.source import SECRET, KeyPath, Written, about, joined, walk
+from orchestrator.secrets import FIELD, PARAMETER, is_secret
 
 MAX_SHOWN: Final = 40
 
@@ -47,21 +47,10 @@ _TYPES: Final = {
 _OF_OTHER_ARMS: Final = {"literal_error", "list_type", "tuple_type", "dict_type", "string_type"}
 
 
-def joined(path: KeyPath) -> str:
-    """A path as written in messages: `models.gpt.limits`."""
-    return ".".join(map(str, path))
-
-
-def about(path: KeyPath, message: str) -> str:
-    """The message behind the path it is about, if any."""
-    return f"{joined(path)}: {message}" if path else message
-
-
 def from_pydantic(
     error: ValidationError, written: Written, prefix: KeyPath, model: type[BaseModel]
-) -> list[Fault]:
-    """A fault for each place of the data at `prefix` that `model` refuses, in the file's words."""
-    found: dict[Fault, None] = {}
+) -> None:
+    """Note a fault for each place of the data at `prefix` that `model` refuses."""
     places: dict[KeyPath, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         path = _in_file(written.data, (*prefix, *detail["loc"]), detail["type"])
@@ -69,8 +58,8 @@ def from_pydantic(
     for path, details in places.items():
         is_deeper = any(other[: len(path)] == path != other for other in places)
         for message in _messages(details, path, prefix, model, is_deeper=is_deeper):
-            found[written.fault(path, message)] = None
-    return list(found)
+            if (fault := written.fault(path, message)) not in written.faults:
+                written.faults.append(fault)
 
 
 def _messages(
@@ -100,29 +89,26 @@ def _messages(
         yield about(path, first + end + _got(arms[0], path))
 
 
-def refuse_secrets(written: Written) -> list[Fault]:
-    """A fault for each key that stands in a recipe; none of them shows the key."""
+def refuse_secrets(written: Written) -> None:
+    """Note a fault for each key that stands in a recipe; none of them shows the key."""
     message = (
         "do not write an API key in a recipe or on a command line; set it in an environment "
         "variable and give its name as 'api_key_env: NAME'"
     )
-    return [
-        written.fault(path, f"{joined(path)}: {message}")
-        for path, _ in walk(written.data)
-        if path
-        and LITERAL_KEY.match(str(path[-1]))
-        and path[:-1] != ("models",)
+    for path, _ in walk(written.data):
+        if not path or not LITERAL_KEY.match(str(path[-1])) or path[:-1] == ("models",):
+            continue
         # These may come from the environment, and refuse_in_requests looks at them.
-        and not (path[-2:-1] in {("headers",), ("query",)} and "backend" not in path)
-    ]
+        if path[-2:-1] not in {("headers",), ("query",)} or "backend" in path:
+            written.refuse(path, message)
 
 
 _KEY: Final = "api_key_env: NAME"
-_ADDED: Final[Mapping[KeyPath, tuple[str, Callable[[str], bool]]]] = {
-    ("backend",): (_KEY, is_secret_field),
-    ("extra_body",): (_KEY, is_secret_field),
-    ("headers",): ("{}: {{env: NAME}}", is_secret_parameter),
-    ("query",): ("{}: {{env: NAME}}", is_secret_parameter),
+_ADDED: Final[Mapping[KeyPath, tuple[str, re.Pattern[str]]]] = {
+    ("backend",): (_KEY, FIELD),
+    ("extra_body",): (_KEY, FIELD),
+    ("headers",): ("{}: {{env: NAME}}", PARAMETER),
+    ("query",): ("{}: {{env: NAME}}", PARAMETER),
 }
 """What requests are given, by its place in a model: how its secrets are named, and told."""
 _VARIABLE: Final = re.compile(
@@ -133,58 +119,49 @@ _PATHS: Final = frozenset(
 )
 
 
-def refuse_in_requests(written: Written) -> list[Fault]:
-    """A fault for each secret or variable in what requests are made of, which would be stored.
+def refuse_in_requests(written: Written) -> None:
+    """Note a fault for each secret or variable in what requests are made of, which would be stored.
 
     No fault shows the secret. What a launched server gets (`env`, `extra_args`) is looked at by its
     kind, which names the way to pass it. A variable in an address, a name of a model or a path
     would be taken as text.
     """
-    secrets = [
-        written.fault(
-            path,
-            f"{joined(path)} looks like a secret and would be stored with the run; set it in "
-            f"an environment variable and give its name as '{given.format(path[-1])}'",
-        )
-        for path, value in walk(written.data)
-        if path[:1] == ("models",)
-        and path[2:3] in _ADDED
-        and isinstance(value, str)
-        and path[4:] != ("env",)
-        for given, is_called in (_ADDED[path[2:3]],)
-        if (is_secret(value) or is_called(str(path[-1])))
-        and not (given == _KEY and LITERAL_KEY.match(str(path[-1])))
-    ]
-    return secrets + [
-        written.fault(
-            path,
-            f"{joined(path)}: {value!r} is taken as it stands, for a recipe reads no variables; "
-            + (
+    for path, value in walk(written.data):
+        if not isinstance(value, str):
+            continue
+        part = path[2:3] if path[:1] == ("models",) and path[4:] != ("env",) else ()
+        given, called = _ADDED.get(part, (_KEY, FIELD))
+        name = str(path[-1]) if path else ""
+        is_refused = given == _KEY and LITERAL_KEY.match(name)  # by `refuse_secrets`
+        if part in _ADDED and (is_secret(value) or called.search(name)) and not is_refused:
+            message = (
+                f"{joined(path)} looks like a secret and would be stored with the run; set it in "
+                f"an environment variable and give its name as '{given.format(name)}'"
+            )
+            written.faults.append(written.fault(path, message))
+        is_path = not _PATHS.isdisjoint(part) or path == ("dataset", "path")
+        if (is_path or path[:1] == ("reuse",)) and _VARIABLE.search(value):
+            advice = (
                 f"write '{path[3]}: {{env: NAME}}'"
-                if path[2:3] in {("headers",), ("query",)}
+                if part in {("headers",), ("query",)}
                 else f'write the value, or give it by --set {joined(path)}="$NAME"; a key goes '
                 "into 'api_key_env: NAME', other secrets into 'headers' or 'query'"
-            ),
-        )
-        for path, value in walk(written.data)
-        if isinstance(value, str) and _VARIABLE.search(value)
-        if (path[:1] == ("models",) and path[2:3] and path[2] in _PATHS and path[4:] != ("env",))
-        or path == ("dataset", "path")
-        or path[:1] == ("reuse",)
-    ]
+            )
+            said = f"{value!r} is taken as it stands, for a recipe reads no variables; {advice}"
+            written.refuse(path, said)
 
 
-def refuse_infinite(written: Written) -> list[Fault]:
-    """A fault for each number of a recipe that is infinite or no number.
+def refuse_infinite(written: Written) -> None:
+    """Note a fault for each number of a recipe that is infinite or no number.
 
     Our own settings refuse them one by one; this is for values that no field of ours checks: JSON
     that is handed on to a server, and settings of plug-ins from elsewhere.
     """
-    return [
-        written.fault(path, f"{joined(path)}: {_TYPES['finite_number']}, got {value!r}")
-        for path, value in walk(written.data)
-        if isinstance(value, float) and not math.isfinite(value)
-    ]
+    said = {*written.faults}
+    for path, value in walk(written.data):
+        if isinstance(value, float) and not math.isfinite(value):
+            message = about(path, f"{_TYPES['finite_number']}, got {value!r}")
+            written.faults += [*{written.fault(path, message)} - said]
 
 
 def _in_file(data: Any, loc: KeyPath, kind: str) -> KeyPath:  # noqa: ANN401

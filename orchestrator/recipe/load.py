@@ -16,12 +16,11 @@ from orchestrator.dataset import FileSettings, FolderSettings
 from orchestrator.disk.paths import STORE_NAME, answers
 from orchestrator.errors import Fault, RecipeError, UsageError, nearest
 from orchestrator.gates import MEASURES, Requirement, Token, UnreadableError, read
-from orchestrator.plugins.permission import is_permitted
+from orchestrator.plugins.permission import is_allowed
 from orchestrator.recipe import source
 from orchestrator.recipe.faults import (
     complaint,
     from_pydantic,
-    joined,
     refuse_in_requests,
     refuse_infinite,
     refuse_secrets,
@@ -36,7 +35,7 @@ from orchestrator.recipe.schema import (
 )
 from orchestrator.recipe.settings import ReusedRun
 from orchestrator.recipe.source import Written
-from orchestrator.recipe.validation import ModelLoader, Plugs, existing, merge_defaults
+from orchestrator.recipe.validation import Plugs, existing, merge_defaults
 
 _Named = Literal["model", "judge", "method"]
 
@@ -145,10 +144,10 @@ def validated(
     """
     if limit is not None and limit < 1:
         raise RecipeError([Fault("--limit", 0, f"must be at least 1, got {limit}")])
-    allow_code = is_permitted(file, allow_code=allow_code)
-    recipe, faults = _Loading(written, file, allow_code=allow_code).recipe(limit)
-    if recipe is None or faults:
-        raise RecipeError(faults)
+    allow_code = allow_code or is_allowed(file)
+    recipe = _Loading(written, file, allow_code=allow_code).recipe(limit)
+    if recipe is None or written.faults:
+        raise RecipeError(written.faults)
     return recipe
 
 
@@ -195,23 +194,23 @@ class _Loading:
     def __init__(self, written: Written, file: Path, *, allow_code: bool) -> None:
         self._written = written
         self._file = file
-        self._faults = list(written.faults)
         self._frames: dict[str, MethodRef] = {}
-        self._plugs = Plugs(written, self._faults, str(file.parent), allow_code=allow_code)
+        self._plugs = Plugs(written, str(file.parent), allow_code=allow_code)
 
-    def recipe(self, limit: int | None) -> tuple[Recipe | None, list[Fault]]:
+    def recipe(self, limit: int | None) -> Recipe | None:
         data = self._written.data
         if not isinstance(data, dict):
             what = "the file is empty; " if data is None else ""
-            self._fault((), f"{what}a recipe is a mapping of 'name:', 'models:', 'dataset:', …")
-            return None, self._faults
-        self._faults += refuse_secrets(self._written)
-        self._faults += merge_defaults(self._written, RecipeFile.model_fields)
+            self._written.refuse(
+                (), f"{what}a recipe is a mapping of 'name:', 'models:', 'dataset:', …"
+            )
+            return None
+        refuse_secrets(self._written)
+        merge_defaults(self._written, RecipeFile.model_fields)
         data = self._written.data
-        self._faults += refuse_in_requests(self._written)
+        refuse_in_requests(self._written)
         checked = self._common(data)
-        loader = ModelLoader(self._written, self._faults, self._plugs, self._file.parent)
-        models = loader.models(data.get("models"), checked)
+        models = self._plugs.models(data.get("models"), checked)
         dataset = self._dataset(data)
         methods = self._methods(data)
         entries = data.get("analyses")
@@ -219,7 +218,7 @@ class _Loading:
         bundled = plugins.kinds(plugins.ANALYSES)
         named = [isinstance(one, dict) and one.get("kind") in bundled and one for one in entries]
         statistics = StatisticsSettings() if checked is None else checked.statistics
-        if not self._faults:
+        if not self._written.faults:
             self._check_methods(("analyses",), named, methods)
             self._check_methods(("statistics", "of"), statistics.of, methods)
         analyses = self._made(plugins.ANALYSES, ("analyses",), entries)
@@ -231,10 +230,9 @@ class _Loading:
             self._plugs.need_permission(("on_end",), "on_end: a command of the recipe's choice")
         for path, what in () if checked is None else checked.cluster.programs():
             self._plugs.need_permission(("cluster", *path), what)
-        said = set(self._faults)
-        self._faults += [one for one in refuse_infinite(self._written) if one not in said]
-        if self._faults or checked is None or dataset is None:
-            return None, self._faults
+        refuse_infinite(self._written)
+        if self._written.faults or checked is None or dataset is None:
+            return None
         limit = checked.limit if limit is None else limit
         recipe = Recipe(
             settings=checked.model_copy(
@@ -251,19 +249,17 @@ class _Loading:
         )
         for index, method in enumerate(recipe.methods):
             self._check_left_out(recipe, index, method)
-        return recipe, self._faults
+        return recipe
 
     def _common(self, data: dict[str, object]) -> RecipeFile | None:
         if data.get("name") is None and not re.match(NAME_PATTERN, self._file.stem):
-            message = (
-                f"'name' is missing, and the file name {self._file.stem!r} is not a valid name"
-            )
-            self._fault(("name",), message)
+            said = f"'name' is missing, and the file name {self._file.stem!r} is not a valid name"
+            self._written.refuse((), said, "name")
         try:
             folder = str(self._file.parent)
             return RecipeFile.model_validate(data, context={"folder": folder})
         except ValidationError as error:
-            self._faults += from_pydantic(error, self._written, (), RecipeFile)
+            from_pydantic(error, self._written, (), RecipeFile)
             return None
 
     def _dataset(self, data: dict[str, object]) -> PluginRef | None:
@@ -278,8 +274,8 @@ class _Loading:
         if file is None or file.is_dir() != is_folder:
             missing = f"no such {'folder' if is_folder else 'file'}: {path!r}"
             what = missing if file is None else f"{path!r} is a {'file' if is_folder else 'folder'}"
-            message = f"dataset.path: {what}{_near_file(self._file.parent / path)}"
-            self._fault(("dataset", "path"), message)
+            message = f"{what}{_near_file(self._file.parent / path)}"
+            self._written.refuse(("dataset", "path"), message)
             return None
         return PluginRef(found.kind, found.config.model_copy(update={"path": str(file)}))
 
@@ -299,18 +295,14 @@ class _Loading:
                 frame = frame_of(plugin, method.kind)
                 other = self._frames.setdefault(frame, method)
                 if clash := clash_in(frame, plugin, type(other.method)):
-                    self._fault(
-                        (*path, "kind"),
-                        f"{path[0]}.{path[1]}: {method.kind!r} and {other.kind!r} {clash}",
-                    )
+                    said = f"{method.kind!r} and {other.kind!r} {clash}"
+                    self._written.refuse(path, said, "kind")
         # Rows of two methods are told apart by the name
         names = [method.name for method in found]
         for index, name in enumerate(names):
             if name in names[:index]:
-                self._fault(
-                    ("methods", index),
-                    f"methods.{index}: duplicate method name {name!r}; give each method a 'name'",
-                )
+                said = f"duplicate method name {name!r}; give each method a 'name'"
+                self._written.refuse(("methods", index), said)
         return found
 
     def _made(
@@ -328,9 +320,9 @@ class _Loading:
             if run is None or not answers(run / STORE_NAME, Path.is_file):
                 what = "no such folder:" if run is None else "no run found at"
                 near = _near_file(self._file.parent / said) if run is None else ""
-                self._fault(path, f"reuse.{index}: {what} {said!r}{near}")
+                self._written.refuse(path, f"{what} {said!r}{near}")
             elif any(other.path == str(run) for other in found):
-                self._fault(path, f"reuse.{index}: duplicate run {said!r}")
+                self._written.refuse(path, f"duplicate run {said!r}")
             else:
                 place = self._written.fault(path, f"reuse.{index}: ")
                 found.append(ReusedRun(str(run), said, place))
@@ -360,7 +352,7 @@ class _Loading:
                 said = f"unknown method {value!r}{nearest(value, known)}"
                 message = "" if value in known else said
             if message:
-                self._fault(at, f"{joined(at)}: {message}")
+                self._written.refuse(at, message)
 
     def _check_gates(
         self, gates: Sequence[str], models: Mapping[str, object], methods: Sequence[MethodRef]
@@ -377,8 +369,8 @@ class _Loading:
             try:
                 read_checked(text, names)
             except UnreadableError as error:
-                said = f"gates.{index}: {text!r}: column {error.column}: {error.message}"
-                self._fault(("gates", index), said)
+                said = f"{text!r}: column {error.column}: {error.message}"
+                self._written.refuse(("gates", index), said)
 
     def _check_roles(
         self, entry: Mapping[str, object], path: source.KeyPath, models: Mapping[str, object]
@@ -390,14 +382,14 @@ class _Loading:
             given = entry.get(role)
             names: list[Any] = given if isinstance(given, list) else [given]
             for index, name in enumerate(names):
-                here = (*path, role, index) if isinstance(given, list) else (*path, role)
+                at = [index] if isinstance(given, list) else []
                 if not isinstance(name, str):
                     continue  # the method's Config has said so
                 if name not in models:
                     message = f"unknown model {name!r}{nearest(name, models)}"
-                    self._fault(here, f"{joined(path)}.{role}: {message}")
+                    self._written.refuse((*path, role), message, *at)
                 elif name in names[:index]:
-                    self._fault(here, f"{joined(path)}.{role}: duplicate model {name!r}")
+                    self._written.refuse((*path, role), f"duplicate model {name!r}", *at)
 
     def _check_left_out(self, recipe: Recipe, index: int, method: MethodRef) -> None:
         """Candidates that nobody named are enough for the method."""
@@ -413,13 +405,10 @@ class _Loading:
         except ValidationError as error:
             wrong = [complaint(found) for found in error.errors()]
             message = (
-                f"methods.{index}: 'candidates' is not set and defaults to the models that are "
+                f"'candidates' is not set and defaults to the models that are "
                 f"not judges ({', '.join(names) or 'none'}): {'; '.join(wrong)}"
             )
-            self._fault(("methods", index), message)
-
-    def _fault(self, path: source.KeyPath, message: str) -> None:
-        self._faults.append(self._written.fault(path, message))
+            self._written.refuse(("methods", index), message)
 
 
 def _near_file(file: Path) -> str:

@@ -174,6 +174,16 @@ def walk(data: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
             yield from walk(value, (*path, index))
 
 
+def joined(path: KeyPath) -> str:
+    """A path as written in messages: `models.gpt.limits`."""
+    return ".".join(map(str, path))
+
+
+def about(path: KeyPath, message: str) -> str:
+    """The message behind the path it is about, if any."""
+    return f"{joined(path)}: {message}" if path else message
+
+
 def _error(file: str, line: int, message: str) -> RecipeError:
     return RecipeError([Fault(file, line, message)])
 
@@ -313,7 +323,7 @@ SECRET: Final = re.compile(
 
 
 class Written:
-    """A recipe's data with its overrides, and where each value was written."""
+    """A recipe's data with its overrides, where each value was written, and all faults found."""
 
     def __init__(self, source: Source, overrides: Sequence[str] = ()) -> None:
         self.source = source
@@ -351,6 +361,10 @@ class Written:
                     return Fault(label, 0, message)
         return self.source.fault(path, message)
 
+    def refuse(self, path: KeyPath, message: str, *further: str | int) -> None:
+        """Note a fault about the value at `path`, of which the part `further` inside is wrong."""
+        self.faults.append(self.fault((*path, *further), about(path, message)))
+
 
 def _replaced(
     data: object, steps: list[str], path: KeyPath, value: object
@@ -358,11 +372,12 @@ def _replaced(
     """A copy of `data` with `value` at `steps`, and the path that the steps stand for."""
     if not steps:
         return value, path
+    shown = joined(path) or "the recipe"
     if isinstance(data, list):
         step = steps[0]
         if not re.fullmatch(r"[0-9]{1,6}", step) or int(step) > len(data):
             raise ValueError(
-                f"{_shown(path)} is a list of {len(data)}; give an index from 0 to {len(data)} "
+                f"{shown} is a list of {len(data)}; give an index from 0 to {len(data)} "
                 f"({len(data)} appends), not {step!r}"
             )
         index = int(step)
@@ -371,8 +386,8 @@ def _replaced(
         return [*data[:index], changed, *data[index + 1 :]], whole
     if data is not None and not isinstance(data, dict):
         raise ValueError(
-            f"{_shown(path)} is {data!r}, so it has no {'.'.join(steps)!r}; set the whole: "
-            f"--set '{_shown(path)}={{{steps[0]}: ...}}'"
+            f"{shown} is {data!r}, so it has no {'.'.join(steps)!r}; set the whole: "
+            f"--set '{shown}={{{steps[0]}: ...}}'"
         )
     mapping: dict[str, Any] = data or {}
     # The longest run of steps that is a key: names of models have dots (gpt-4.1).
@@ -381,7 +396,3 @@ def _replaced(
     key, rest = ".".join(steps[:size]), steps[size:]
     changed, whole = _replaced(mapping.get(key), rest, (*path, key), value)
     return {**mapping, key: changed}, whole
-
-
-def _shown(path: KeyPath) -> str:
-    return ".".join(map(str, path)) or "the recipe"

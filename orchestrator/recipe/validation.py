@@ -1,6 +1,6 @@
 """The second step of validation: models, and settings of plug-ins by the `Config` of their kind."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 from unicodedata import is_normalized, normalize
@@ -12,12 +12,12 @@ from orchestrator import contracts, plugins
 from orchestrator.backend import LOCAL, PLAIN, base_url_fault, server_address, with_query
 from orchestrator.contracts.method import Method, NamesModel
 from orchestrator.disk.paths import OTHER_FORMS, answers, expanded, suffix_of
-from orchestrator.errors import Fault, NotAllowedError, PluginError, UsageError
+from orchestrator.errors import NotAllowedError, PluginError, UsageError
 from orchestrator.network import trust
 from orchestrator.plugins import by_path
 from orchestrator.plugins.base import Settings
 from orchestrator.plugins.permission import how_to_permit
-from orchestrator.recipe.faults import about, from_pydantic
+from orchestrator.recipe.faults import from_pydantic
 from orchestrator.recipe.schema import (
     Limits,
     ModelEntry,
@@ -43,18 +43,27 @@ _OF_SPECS: Final = {
 _ModelT = TypeVar("_ModelT", bound=Settings)
 
 
+BUNDLED_PREFIX: Final = "bundled:"
+_ASKED: Final = ("backend", "system", "template", "thinking", "extra_body")
+_SENT: Final = ("headers", "query", "ca_file", "batch")
+_WAYS: Final = {
+    "server": ("weights", "replicas", "min_servers", *_ASKED),
+    "base_url": ("model", "api_key_env", *_SENT, "min_servers", *_ASKED),
+    "answers": (),
+}
+"""The three ways to a model, one of which an entry has, and the keys that go with each."""
+
+
 class Plugs:
-    """Validates the plug-ins of a recipe; what is wrong is added to `faults`.
+    """Validates models and plug-ins of a recipe; what is wrong is among the faults of `written`.
 
     Settings find in the validation context the recipe's folder as "folder", for the names of files,
     and the kind of its dataset as "dataset", for defaults that depend on it.
     """
 
-    def __init__(
-        self, written: Written, faults: list[Fault], folder: str, *, allow_code: bool
-    ) -> None:
+    def __init__(self, written: Written, folder: str, *, allow_code: bool) -> None:
         self._written = written
-        self._faults = faults
+        self._folder = Path(folder)
         self._context: dict[str, str] = {"folder": folder}
         self._allow_code = allow_code
 
@@ -64,7 +73,7 @@ class Plugs:
             return self.ref(family, value, {}, path)
         if isinstance(value, Mapping):
             return self.mapping(family, value, path)
-        self._fault(path, about(path, "must be a kind, or a mapping with a 'kind'"))
+        self._written.refuse(path, "must be a kind, or a mapping with a 'kind'")
         return None
 
     def mapping(self, family: str, value: object, path: KeyPath) -> PluginRef | None:
@@ -95,9 +104,9 @@ class Plugs:
                     contracts.check(made)
                 return kind, made
         except PluginError as error:
-            self._fault(path, about(path, str(error)))
+            self._written.refuse(path, str(error))
         except TypeError as error:
-            self._fault(path, about(path, f"{kind!r} can't be made of its settings: {error}"))
+            self._written.refuse(path, f"{kind!r} can't be made of its settings: {error}")
         return None
 
     def models_named(self, kind: str) -> list[str]:
@@ -124,13 +133,13 @@ class Plugs:
     ) -> tuple[str, Mapping[str, object]] | None:
         """A kind, and the mapping in the recipe that names it, with its settings."""
         if not isinstance(value, Mapping):
-            self._fault(path, about(path, "must be a mapping with a 'kind'"))
+            self._written.refuse(path, "must be a mapping with a 'kind'")
             return None
         kind = value.get("kind")
         if not isinstance(kind, str):
             what = "'kind' is missing" if kind is None else "'kind' must be text"
             there = ", ".join(_kinds(family))
-            self._fault((*path, "kind"), about(path, f"{what}; available: {there}"))
+            self._written.refuse(path, f"{what}; available: {there}", "kind")
             return None
         return kind, value
 
@@ -155,12 +164,12 @@ class Plugs:
             known |= {} if dataset is None else dict.fromkeys(dataset.suffixes, kind)
             if suffix in known:
                 return self.ref(plugins.DATASETS, kind, value, path)
-        bases = (Path(self._context["folder"]), Path.cwd())
+        bases = (self._folder, Path.cwd())
         if any(answers(base / expanded(file), Path.is_dir) for base in bases):
             return self.ref(plugins.DATASETS, _FOLDER, value, path)
         said = OTHER_FORMS.get(suffix, "set 'kind'")
         message = f"cannot detect the kind of {file!r} from its suffix; {said}, or use one of "
-        self._fault((*path, "path"), about(path, message + ", ".join(known)))
+        self._written.refuse(path, message + ", ".join(known), "path")
         return None
 
     def ref(
@@ -170,7 +179,7 @@ class Plugs:
         kind = self._found(kind)
         if family == plugins.LAUNCH and kind in {*_kinds(plugins.BACKENDS)} - {*_kinds(family)}:
             what = f"a server of kind {kind!r} is not launched by this program; start it, and give "
-            self._fault(path, about(path, f"{what}'base_url' and 'backend: {kind}' instead"))
+            self._written.refuse(path, f"{what}'base_url' and 'backend: {kind}' instead")
             return None
         found = self._class(family, kind, path)
         if found is None:
@@ -180,7 +189,7 @@ class Plugs:
             launch = contracts.load(LaunchKind, kind, allow_code=self._allow_code)
             for setting, reason in launch(config).programs():
                 what = f"{setting}: {reason}; {self._how()}"
-                self._fault((*path, setting), about(path, what))
+                self._written.refuse(path, what, setting)
         return None if config is None else PluginRef(kind, config)
 
     def validate(
@@ -192,110 +201,32 @@ class Plugs:
             with plugins.blaming():
                 return model.model_validate(settings, context=self._context)
         except ValidationError as error:
-            self._faults += from_pydantic(error, self._written, path, model)
+            from_pydantic(error, self._written, path, model)
         except PluginError as error:
-            self._fault(path, about(path, str(error)))
+            self._written.refuse(path, str(error))
         return None
 
-    def backend_of(self, server: PluginRef) -> str:
-        """The kind of back-end that speaks to a launched server."""
+    def _speaks(self, server: PluginRef) -> str:
         return contracts.load(LaunchKind, server.kind, allow_code=self._allow_code).backend
 
     def need_permission(self, path: KeyPath, what: str) -> None:
         """Note a fault where a recipe names something to run, unless its code is allowed."""
         if not self._allow_code:
-            self._fault(path, f"{what} is not run without permission; {self._how()}")
+            said = f"{what} is not run without permission; {self._how()}"
+            self._written.faults.append(self._written.fault(path, said))
 
     def _class(self, family: str, kind: str, path: KeyPath) -> type[Any] | None:
         try:
             return contracts.load(contracts.BASES[family], kind, allow_code=self._allow_code)
         except NotAllowedError as error:
-            self._fault((*path, "kind"), about(path, f"{error}; {self._how()}"))
+            self._written.refuse(path, f"{error}; {self._how()}", "kind")
             return None
         except PluginError as error:
-            self._fault((*path, "kind"), about(path, str(error)))
+            self._written.refuse(path, str(error), "kind")
             return None
 
     def _how(self) -> str:
-        return how_to_permit(Path(self._context["folder"]))
-
-    def _fault(self, path: KeyPath, message: str) -> None:
-        self._faults.append(self._written.fault(path, message))
-
-
-def _kinds(family: str) -> tuple[str, ...]:
-    """Names for a message; a family that can't be listed says why when a kind is loaded."""
-    try:
-        return tuple(plugins.known_kinds(family))
-    except PluginError:
-        return ()
-
-
-BUNDLED_PREFIX: Final = "bundled:"
-_ASKED: Final = ("backend", "system", "template", "thinking", "extra_body")
-_SENT: Final = ("headers", "query", "ca_file", "batch")
-_WAYS: Final = {
-    "server": ("weights", "replicas", "min_servers", *_ASKED),
-    "base_url": ("model", "api_key_env", *_SENT, "min_servers", *_ASKED),
-    "answers": (),
-}
-"""The three ways to a model, one of which an entry has, and the keys that go with each."""
-
-
-DEFAULTS: Final = "defaults"
-_DEFAULTS_OF: Final = ("models", "methods")
-
-
-def merge_defaults(written: Written, known: Collection[str]) -> Iterator[Fault]:
-    """Write the settings of `defaults:` into models and methods, and drop blocks for anchors.
-
-    `known` are the settings of a recipe. What an entry says itself goes before its default, and a
-    model that is reached in another way takes none that go with the default's way. A block for
-    anchors has a name that begins with `x-`, or an anchor that is used.
-    """
-    data = written.data
-    if not isinstance(data, dict):
-        return
-    given = data.get(DEFAULTS)
-    families = given.keys() & {*_DEFAULTS_OF} if isinstance(given, dict) else ()
-    is_block = DEFAULTS in written.source.shared and not families
-    blocks = {key for key in data if key.startswith("x-") or key in written.source.shared}
-    dropped = (blocks - {*known}) | {DEFAULTS}
-    written.data = {key: value for key, value in data.items() if key not in dropped}
-    if given is None or is_block:
-        return
-    for family, settings in given.items() if isinstance(given, dict) else ((None, None),):
-        if family not in _DEFAULTS_OF or not isinstance(settings, dict):
-            yield written.fault(
-                (DEFAULTS, *([family] if family else [])),
-                "'defaults' has 'models' and 'methods', each with settings that are written into "
-                "every one of them; a block for anchors has a name that begins with 'x-'",
-            )
-            continue
-        if isinstance(entries := data.get(family), dict):
-            written.data[family] = {name: _merged(settings, one) for name, one in entries.items()}
-        elif isinstance(entries, list):
-            written.data[family] = [_merged(settings, one) for one in entries]
-
-
-def _merged(settings: dict[str, object], entry: object) -> object:
-    if not isinstance(entry, dict):
-        return entry
-    ways = [way for way in _WAYS if way in entry]
-    others = [way for way in _WAYS if ways and way not in ways and way in settings]
-    kept = {key for way in ways for key in _WAYS[way]}
-    left_out = {key for way in others for key in (way, *_WAYS[way])} - kept
-    return {**{key: value for key, value in settings.items() if key not in left_out}, **entry}
-
-
-class ModelLoader:
-    """Checks and builds the models; what is wrong is added to `faults`."""
-
-    def __init__(self, written: Written, faults: list[Fault], plugs: Plugs, base: Path) -> None:
-        self._written = written
-        self._faults = faults
-        self._plugs = plugs
-        self._base = base
+        return how_to_permit(self._folder)
 
     def models(self, data: object, checked: RecipeFile | None) -> dict[str, ModelSpec]:
         """Every model, in order; what can't be built is left out and has a fault."""
@@ -316,7 +247,7 @@ class ModelLoader:
                 # What is no secret is a part of the address, as if it were written there.
                 shown = {key: one for key, one in own.query.items() if isinstance(one, str)}
                 urls = tuple(with_query(server_address(url), shown) for url in own.base_url or ())
-                file = own.ca_file and str(existing(own.ca_file, self._base) or own.ca_file)
+                file = own.ca_file and str(existing(own.ca_file, self._folder) or own.ca_file)
                 try:
                     trust(file or "")
                 except UsageError as error:
@@ -325,7 +256,7 @@ class ModelLoader:
                 secret = {key: one for key, one in own.query.items() if key not in shown}
                 batch = own.batch
                 if batch is not None and batch.folder is not None:
-                    folder = str(self._base / expanded(batch.folder))
+                    folder = str(self._folder / expanded(batch.folder))
                     batch = batch.model_copy(update={"folder": folder})
                 update = {**_OF_SPECS, "query": secret, "ca_file": file, "batch": batch}
                 n_servers = len(urls) or own.replicas
@@ -378,14 +309,14 @@ class ModelLoader:
         path = ("models", name)
         server = None
         if _given(entry, "server"):
-            server = self._plugs.slot(plugins.LAUNCH, entry["server"], (*path, "server"))
-        speaks = self._plugs.backend_of(server) if server else PLAIN
+            server = self.slot(plugins.LAUNCH, entry["server"], (*path, "server"))
+        speaks = self._speaks(server) if server else PLAIN
         if not _given(entry, "backend"):
             if not _given(entry, "base_url"):
                 return server, speaks, None
-            backend = self._plugs.ref(plugins.BACKENDS, speaks, {}, path)
+            backend = self.ref(plugins.BACKENDS, speaks, {}, path)
         else:
-            backend = self._plugs.slot(plugins.BACKENDS, entry["backend"], (*path, "backend"))
+            backend = self.slot(plugins.BACKENDS, entry["backend"], (*path, "backend"))
         if backend is None:
             return server, speaks, None
         if server and backend.kind != speaks:
@@ -445,7 +376,7 @@ class ModelLoader:
                 hint = "names no file of a package; write package:MODULE/FILE.gguf"
                 self._fault(name, "weights", f"{weights!r} {hint}")
             return weights
-        found = existing(weights, self._base)
+        found = existing(weights, self._folder)
         if found is not None:
             return str(found)
         if weights.startswith((".", "/", "~")):
@@ -456,7 +387,7 @@ class ModelLoader:
         """The same with an absolute path."""
         if answers is None or answers.path is None:
             return answers
-        file = existing(answers.path, self._base)
+        file = existing(answers.path, self._folder)
         if file is None or not file.is_file():
             what = "no such file:" if file is None else "is a folder:"
             self._fault(name, "answers", f"{what} {answers.path!r}")
@@ -464,8 +395,61 @@ class ModelLoader:
         return answers.model_copy(update={"path": str(file)})
 
     def _fault(self, name: str, key: str, message: str) -> None:
-        path = ("models", name, key) if key else ("models", name)
-        self._faults.append(self._written.fault(path, about(path, message)))
+        self._written.refuse(("models", name, key) if key else ("models", name), message)
+
+
+def _kinds(family: str) -> tuple[str, ...]:
+    """Names for a message; a family that can't be listed says why when a kind is loaded."""
+    try:
+        return tuple(plugins.known_kinds(family))
+    except PluginError:
+        return ()
+
+
+DEFAULTS: Final = "defaults"
+_DEFAULTS_OF: Final = ("models", "methods")
+
+
+def merge_defaults(written: Written, known: Collection[str]) -> None:
+    """Write the settings of `defaults:` into models and methods, and drop blocks for anchors.
+
+    `known` are the settings of a recipe. What an entry says itself goes before its default, and a
+    model that is reached in another way takes none that go with the default's way. A block for
+    anchors has a name that begins with `x-`, or an anchor that is used.
+    """
+    data = written.data
+    if not isinstance(data, dict):
+        return
+    given = data.get(DEFAULTS)
+    families = given.keys() & {*_DEFAULTS_OF} if isinstance(given, dict) else ()
+    is_block = DEFAULTS in written.source.shared and not families
+    blocks = {key for key in data if key.startswith("x-") or key in written.source.shared}
+    dropped = (blocks - {*known}) | {DEFAULTS}
+    written.data = {key: value for key, value in data.items() if key not in dropped}
+    if given is None or is_block:
+        return
+    for family, settings in given.items() if isinstance(given, dict) else ((None, None),):
+        if family not in _DEFAULTS_OF or not isinstance(settings, dict):
+            message = (
+                "'defaults' has 'models' and 'methods', each with settings that are written into "
+                "every one of them; a block for anchors has a name that begins with 'x-'"
+            )
+            written.refuse((), message, DEFAULTS, *([family] if family else []))
+            continue
+        if isinstance(entries := data.get(family), dict):
+            written.data[family] = {name: _merged(settings, one) for name, one in entries.items()}
+        elif isinstance(entries, list):
+            written.data[family] = [_merged(settings, one) for one in entries]
+
+
+def _merged(settings: dict[str, object], entry: object) -> object:
+    if not isinstance(entry, dict):
+        return entry
+    ways = [way for way in _WAYS if way in entry]
+    others = [way for way in _WAYS if ways and way not in ways and way in settings]
+    kept = {key for way in ways for key in _WAYS[way]}
+    left_out = {key for way in others for key in (way, *_WAYS[way])} - kept
+    return {**{key: value for key, value in settings.items() if key not in left_out}, **entry}
 
 
 def existing(path: str, base: Path) -> Path | None:

@@ -8,10 +8,9 @@ from typing import Any, Final, Literal
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from orchestrator.gates import Decision
 from orchestrator.report.brief import Brief
 from orchestrator.report.brief_text import brief_text
-from orchestrator.report.gate import gate_markdown, gate_text, gate_value
+from orchestrator.report.gate import GateResult, gate_text
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
 from orchestrator.report.progress import Completeness
 from orchestrator.report.questions import Check
@@ -47,7 +46,7 @@ class Findings:
     completeness: Completeness | None = None
     brief: Brief = field(default_factory=Brief)
     run: Mapping[str, Any] = field(default_factory=dict)
-    gate: Decision | None = None
+    gate: GateResult | None = None
 
     @property
     def warning(self) -> str:
@@ -72,11 +71,11 @@ def as_text(form: Literal["markdown", "json"], found: Findings) -> str:
             "tables": [generic_json(table) for table in found.tables],
         }
         if found.gate is not None:
-            document["gate"] = gate_value(found.gate)
+            document["gate"] = found.gate.as_json()
         return json.dumps(document, indent=2, allow_nan=False) + "\n"
     texts = [brief_markdown(found.brief)]
     if found.gate is not None:
-        texts.append(gate_markdown(found.gate).rstrip())
+        texts.append(found.gate.to_markdown().rstrip())
     texts += [ranking_markdown(ranking, found.exact_match) for ranking in found.rankings]
     texts += [generic_markdown(table) for table in found.tables if table.columns]
     return "\n\n".join(texts) + "\n"

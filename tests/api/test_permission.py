@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.interface.checking import loaded_recipe, prepared_recipe
+from orchestrator.interface.checking import prepared_from
 from tests.api.made import recipe
 
 
@@ -11,5 +11,5 @@ from tests.api.made import recipe
     [(False, False, False), (True, False, True), (False, True, True), (True, True, True)],
 )
 def test_code_is_allowed_by_the_recipe_or_by_the_call(by_recipe, by_call, allowed):
-    loaded, base, given = loaded_recipe(recipe(allow_code=by_recipe), (), None, allow_code=by_call)
-    assert prepared_recipe(loaded, base, given, allow_code=by_call).allow_code is allowed
+    prepared = prepared_from(recipe(allow_code=by_recipe), allow_code=by_call)
+    assert prepared.allow_code is allowed

@@ -75,7 +75,7 @@ def test_a_recipe_that_names_clusters_or_refuses_them_is_not_told(tmp_path, caps
 )
 def test_a_run_s_own_items_say_the_same(tmp_path, fields, n):
     path = recipe(tmp_path, **fields)
-    prepared = prepare(load(path), path.parent)
+    prepared = prepare(load(path))
     assert len(notes_on_items(prepared)) == n
     with RunDirectory.lock(tmp_path / "run") as directory:
         frame = pl.scan_parquet(export_items(prepared.dataset, directory))

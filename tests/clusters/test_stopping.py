@@ -148,7 +148,7 @@ def recipe(folder, population):
 
 def test_a_recipe_s_rule_is_over_the_clusters_of_its_source(tmp_path):
     path = recipe(tmp_path, "source")
-    prepared = prepare(load(path), path.parent)
+    prepared = prepare(load(path))
     rule = prepared.rule
     assert rule is not None
     assert sorted(rule.sizes) == [1] * 3 + [2] * 3 + [3] * 3 + [4] * 3
@@ -158,7 +158,7 @@ def test_a_recipe_s_rule_is_over_the_clusters_of_its_source(tmp_path):
 
 def test_on_exactly_these_items_each_is_drawn_for_itself(tmp_path):
     path = recipe(tmp_path, "dataset")
-    prepared = prepare(load(path), path.parent)
+    prepared = prepare(load(path))
     assert prepared.rule is not None
     assert (prepared.rule.sizes, prepared.rule.population) == ((), 30)
     assert (np.diff(codes_of(prepared.dataset)) < 0).any()

@@ -8,13 +8,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from orchestrator.commands.servers import probe_recipe, probe_url
+from orchestrator.commands import servers
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE, UsageError
 from orchestrator.interface import api
+from orchestrator.interface.checking import prepared_from
 from orchestrator.probing.abilities import EXACT, IMPOSSIBLE
+from orchestrator.runner.event_loop import event_loop
 from orchestrator.store import values
 from tests.e2e.runs import MODELS, stats, write_recipe
 from tests.inside import fake_server, run
+
+
+def probe_url(url, *models, **options):
+    with event_loop() as (to_end, _):
+        return to_end(servers.probe_url(url, *models, **options))
+
+
+def probe_recipe(recipe):
+    with event_loop() as (to_end, _):
+        return to_end(servers.probe_recipe(prepared_from(recipe, allow_code=False)))
 
 
 def words(found):

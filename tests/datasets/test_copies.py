@@ -85,7 +85,7 @@ def copies_of(folder, rows, **changes):
     (folder / "items.jsonl").write_text("".join(lines))
     dataset = {"path": "items.jsonl"}
     recipe = write_recipe(folder / "r.json", NOWHERE, dataset=dataset, **changes)
-    copies = prepare(load(recipe), recipe.parent).dataset.copies
+    copies = prepare(load(recipe)).dataset.copies
     return None if copies is None else copies.codes.tolist()
 
 

@@ -417,7 +417,7 @@ def planned(folder, name):
             }
         )
     )
-    return prepare(load(folder / "r.json"), folder)
+    return prepare(load(folder / "r.json"))
 
 
 @pytest.mark.parametrize("pack", [gzip, bz2, lzma, zstandard], ids=lambda module: module.__name__)

@@ -108,7 +108,7 @@ def recorded_requests(recipe: Path, run_dir: Path, *, allow_code: bool = False) 
     if not store_path.exists():
         return set()
     loaded = load(recipe, allow_code=allow_code)
-    plan = prepare(loaded, recipe.parent, allow_code=allow_code).plan
+    plan = prepare(loaded, allow_code=allow_code).plan
     found = set()
     with Store.open(store_path, read_only=True) as store:
         for position in range(len(plan)):

@@ -82,15 +82,15 @@ def test_paths_start_from_the_folder_of_the_recipe(tmp_path, monkeypatch):
 def test_an_edited_file_is_imported_again_and_has_another_digest(write, tmp_path):
     kind = write("X = 1")
     first = load(kind)
-    before = plugins.source_digest(kind)
+    before = by_path.digest(kind)
     assert load(kind) is first
     write("X = 2")
     assert load(kind).X == 2
-    assert plugins.source_digest(kind) != before
+    assert by_path.digest(kind) != before
     moved = write("X = 1", "elsewhere/my_method.py")
     assert load(moved).X == 1
-    assert plugins.source_digest(moved) == before
-    assert plugins.source_digest("answers") == ()
+    assert by_path.digest(moved) == before
+    assert by_path.digest("answers") == ""
 
 
 def test_neighbours_are_not_imported_and_the_error_says_what_to_do(write):
@@ -107,10 +107,10 @@ def test_a_package_imports_its_own_modules(write):
     write("Y = 1", "mine/helper.py")
     kind = write("from .helper import Y", "mine/__init__.py")
     assert load(kind).Y == 1
-    before = plugins.source_digest(kind)
+    before = by_path.digest(kind)
     write("Y = 22", "mine/helper.py")
     assert load(kind).Y == 22
-    assert plugins.source_digest(kind) != before
+    assert by_path.digest(kind) != before
 
 
 def test_a_neighbour_does_not_shadow_a_module(write):

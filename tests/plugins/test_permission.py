@@ -21,10 +21,9 @@ def project(tmp_path):
 
 def test_nothing_is_allowed_until_a_person_allows_it(project, configuration):
     assert not permission.is_allowed(project / "r.yaml")
-    assert permission.is_permitted(project / "r.yaml", allow_code=True)
     assert not configuration.exists()
     assert permission.allow(project) == project
-    assert permission.is_permitted(project / "r.yaml", allow_code=False)
+    assert permission.is_allowed(project / "r.yaml")
     assert permission.is_allowed(project / "runs" / "r")
     assert permission.is_allowed(project)
     assert permission.allowed() == [project]

@@ -88,7 +88,7 @@ def test_both_prices_are_planned(tmp_path, batch, share, is_hosted):
         "price": {"input": 1e4, "output": 1e4},
         **({"batch": batch} if batch else {}),
     }
-    prepared = prepare(load(written(tmp_path, **entry)), tmp_path)
+    prepared = prepare(load(written(tmp_path, **entry)))
     plan = count_prepared(prepared, None, None)
     assert plan.money is not None
     assert plan.one_by_one is not None

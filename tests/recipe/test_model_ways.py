@@ -80,7 +80,7 @@ def test_a_base_model_that_can_not_judge_is_refused_before_anything_is_sent(load
     with pytest.raises(
         UsageError, match=r"by 'j' \(openai\): it cannot choose labels with a base model"
     ):
-        prepare(loaded, tmp_path)
+        prepare(loaded)
 
 
 def test_several_addresses_are_one_model_whatever_their_order(load_models):

@@ -27,6 +27,6 @@ def prepared(request, tmp_path):
     def make(**changes):
         path = tmp_path / "r.json"
         path.write_text(json.dumps(request.module.RECIPE | changes))
-        return prepare(load(path), tmp_path)
+        return prepare(load(path))
 
     return make

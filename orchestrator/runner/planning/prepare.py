@@ -12,7 +12,7 @@ from orchestrator.ask import GenerateAsk
 from orchestrator.contracts.method import Analysis, Companion, Method, MethodSettings, clash_in
 from orchestrator.dataset import Dataset, DatasetKind
 from orchestrator.errors import DatasetError, PluginError, UsageError
-from orchestrator.plugins.permission import is_permitted
+from orchestrator.plugins.permission import is_allowed
 from orchestrator.recipe.schema import ModelSpec, PluginRef, Recipe
 from orchestrator.records import Failure, Sampling
 from orchestrator.runner.models.identity import (
@@ -79,7 +79,7 @@ class Prepared(msgspec.Struct, frozen=True):
         return {name: system for name, system in said.items() if system}
 
 
-def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared:
+def prepare(recipe: Recipe, *, allow_code: bool = False) -> Prepared:
     """Open the dataset, read the identities and make the plan.
 
     Raises:
@@ -88,10 +88,11 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
         PluginError: If code from outside this project raises.
         UsageError: If a server can't do what is asked, or an extra is not installed.
     """
-    allow_code = is_permitted(Path(recipe.file), allow_code=allow_code)
+    file = Path(recipe.file)
+    allow_code = allow_code or is_allowed(file)
     settings = recipe.settings
     with plugins.blaming():
-        dataset = open_dataset(recipe.dataset, base, allow_code=allow_code)
+        dataset = open_dataset(recipe.dataset, file.parent, allow_code=allow_code)
         read_as = [dataset.read_as]
         for one in recipe.analyses:
             analysis = contracts.load(Analysis, one.kind, allow_code=allow_code)
@@ -131,7 +132,7 @@ def prepare(recipe: Recipe, base: Path, *, allow_code: bool = False) -> Prepared
                 identities[name] = (
                     given[name][1] if name in given else model_identity(spec, allow_code=allow_code)
                 )
-        local = local_models(parts, recipe, base, allow_code=allow_code)
+        local = local_models(parts, recipe, file.parent, allow_code=allow_code)
         identities.update((name, identity) for name, (_, identity) in local.items())
         models = {**recipe.models, **{name: spec for name, (spec, _) in local.items()}}
         if unknown := sorted(used - identities.keys()):

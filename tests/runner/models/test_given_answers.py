@@ -66,7 +66,7 @@ def pair(**entry):
 
 
 def prepared(path):
-    return prepare(load(path), path.parent)
+    return prepare(load(path))
 
 
 def test_given_answers_are_judged_beside_those_of_a_served_model(recipe, tmp_path):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from orchestrator.driver import Driver
-from orchestrator.interface.checking import loaded_recipe, prepared_recipe
+from orchestrator.interface.checking import prepared_from
 from orchestrator.records import Choice, Generation
 from orchestrator.runner.planning.counts import count_plan, count_prepared
 from orchestrator.runner.planning.prepare import Prepared
@@ -72,8 +72,7 @@ def read(folder, *, models=4, items=4, methods=(PAIRWISE,)) -> Prepared:
     }
     file = folder / f"{models}-{items}-{len(methods)}.yaml"
     file.write_text(json.dumps(recipe, indent=1), encoding="utf-8")
-    loaded, base, given = loaded_recipe(str(file), [], None, allow_code=False)
-    return prepared_recipe(loaded, base, given, allow_code=False)
+    return prepared_from(str(file), allow_code=False)
 
 
 def counted(folder, **size) -> tuple[int, int, int]:

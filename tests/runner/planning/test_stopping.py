@@ -25,7 +25,7 @@ SCORES = {"kind": "pointwise", "judges": ["judge"], "prompt": "compact"}
 def rule_of(path, **changes):
     recipe = write_recipe(path / "r.json", NOWHERE, **{"statistics": STOP, **changes})
     loaded = load(recipe)
-    return prepare(loaded, recipe.parent).rule
+    return prepare(loaded).rule
 
 
 def test_a_recipe_without_the_key_has_no_rule(tmp_path):

@@ -122,7 +122,7 @@ def test_a_plan_for_other_gpus_says_what_runs_where(tmp_path):
 def test_replicas_take_a_gpu_each_and_the_plan_says_which(tmp_path):
     models = {**three(), "novice": {**bundled("novice"), "replicas": 4}}
     path = recipe(tmp_path, {"gpus": [24, 24, 24, 24]}, models)
-    loaded = prepare(load(path), tmp_path)
+    loaded = prepare(load(path))
     placed = find_places(loaded, all_fit=False)
     found = launched_servers(
         list(loaded.models.values()),

@@ -67,7 +67,7 @@ def prepared(tmp_path):
         }
         path = tmp_path / "r.json"
         path.write_text(json.dumps(recipe))
-        return prepare(load(path), tmp_path)
+        return prepare(load(path))
 
     return make
 
