@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from launch import _gguf, _gguf_model
 from launch._gguf_model import Model, Part
 from orchestrator.disk import files
+from orchestrator.disk.paths import cache_folder
 from orchestrator.errors import LaunchError, need, on_disk_error
 from orchestrator.numbers import size
-from orchestrator.weights import RECORD, converted_folder, is_whole
+from orchestrator.weights import FOLDER, RECORD, is_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,7 +79,7 @@ def folder(file: Path, sha256: str, stop: threading.Event | None = None) -> Path
         LaunchError: If the file can't be converted, or the cache can't be written.
         StoppedError: If it was given up.
     """
-    place = converted_folder(f"{sha256}-{_VERSION}")
+    place = cache_folder() / FOLDER / f"{sha256}-{_VERSION}"
     if is_whole(place):
         return place
     need("converting a GGUF file", "gguf", ("gguf",))

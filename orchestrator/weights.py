@@ -14,7 +14,8 @@ PACKAGE_PREFIX: Final = "package:"
 RECORD: Final = "converted.json"
 """The file in a converted model's folder that says what it was made of and how long files are."""
 
-_FOLDER: Final = "weights"
+FOLDER: Final = "weights"
+"""The folder of converted models in the cache; each has one, by what it is made of and how."""
 
 
 class Published(NamedTuple):
@@ -99,11 +100,6 @@ def split_package(weights: str) -> tuple[str, PurePosixPath] | None:
     return (module, path) if path.suffix == ".gguf" else None
 
 
-def converted_folder(key: str) -> Path:
-    """Return the place of a converted model in the cache, by what it is made of and how."""
-    return cache_folder() / _FOLDER / key
-
-
 def is_whole(folder: Path) -> bool:
     """Return True if a converted model is there with all files in full length."""
     try:
@@ -116,7 +112,7 @@ def is_whole(folder: Path) -> bool:
 def converted() -> list[tuple[Path, str, int]]:
     """Return the folders of converted models in the cache, with the name of the GGUF and bytes."""
     found = []
-    for folder in sorted(files.entries(cache_folder() / _FOLDER)):
+    for folder in sorted(files.entries(cache_folder() / FOLDER)):
         if is_whole(folder):
             record = json.loads(files.read(folder / RECORD))
             found.append((folder, str(record["name"]), sum(record["files"].values())))

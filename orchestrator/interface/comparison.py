@@ -21,16 +21,15 @@ from orchestrator.interface.differences import (
     Contrast,
     Difference,
     changed_table,
-    common_notes,
     contrasts,
     differences,
     most_changed,
     settings_table,
 )
 from orchestrator.interface.loading import load
-from orchestrator.interface.ratings import agreement_tables, joint_rankings, rating_tables
+from orchestrator.interface.ratings import agreement_tables, rankings_of, rating_tables
 from orchestrator.interface.result import Result
-from orchestrator.interface.sides import Common, Side, common_items, match_notes, opened
+from orchestrator.interface.sides import Common, Side, common_items, notes_of, opened
 from orchestrator.numbers import UNDEFINED, counted
 from orchestrator.ranking.analysis import RankingAnalysis
 from orchestrator.report.generic import generic_json, generic_markdown
@@ -245,7 +244,7 @@ def compare(
     changes = most_changed(found, sides[0])
     # It holds a number of each prompt for each difference.
     del found
-    rankings = joint_rankings(sides, common, confidence_level)
+    rankings = rankings_of(sides, common, confidence_level)
     tables = [*_differences(compared, chosen, sides), *rating_tables(sides, rankings)]
     tables += agreement_tables(sides, common, confidence_level)
     settings = {side.label: side.result.settings for side in sides}
@@ -255,7 +254,7 @@ def compare(
     notes = [f"{label}: {warning}" for label, warning in incomplete if warning]
     if len({side.result.path.resolve() for side in sides}) < len(sides):
         notes.append("a run is compared with itself")
-    notes += [*common_notes(sides, common), *match_notes(sides)]
+    notes += notes_of(sides, common)
     return Comparison(
         runs=tuple(_about(side, common) for side in sides),
         by=chosen,

@@ -16,7 +16,7 @@ from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import ROWS_AT_ONCE
 from orchestrator.frames import names_of, slices_of
 from orchestrator.interface.sides import Common, Side, points_of, scores_of
-from orchestrator.numbers import UNDEFINED, counted, finite
+from orchestrator.numbers import UNDEFINED, finite
 from orchestrator.ranking.cells import packed
 from orchestrator.ranking.scores import Score
 from orchestrator.report.text import safe_line
@@ -284,7 +284,6 @@ MOST_CHANGES: Final = 50
 _ABSENT: Final = object()
 _MOST_PREVIEW: Final = 60
 _SHOWN_CHANGES: Final = 10
-_MOST_NAMED: Final = 5
 _MOST_SETTINGS: Final = 200
 _MOST_SETTING: Final = 300
 
@@ -374,29 +373,6 @@ def changed_table(changes: Sequence[Change], by: str) -> Table | None:
     ]  # fmt: skip
     table = make_table("compare.items", f"Items that differ most, by {by}", columns, rows)
     return msgspec.structs.replace(table, source=changes[0].score)
-
-
-def common_notes(sides: Sequence[Side], common: Common) -> list[str]:
-    """Return how many items are common, and which are not, a sentence each."""
-    n = len(common.items)
-    if len(sides) < 2:
-        return [f"{counted(n, 'item')} in {sides[0].label}."]
-    sizes = ", ".join(f"{side.label} has {len(side.items):,}" for side in sides)
-    notes = [f"{counted(n, 'item')} in common; {sizes}."]
-    for side in sides:
-        alone = common.alone[side.label]
-        if alone:
-            shown = ", ".join(alone[:_MOST_NAMED])
-            more = f" and {len(alone) - _MOST_NAMED:,} more" if len(alone) > _MOST_NAMED else ""
-            are = "is" if len(alone) == 1 else "are"
-            items = counted(len(alone), "item")
-            notes.append(f"{items} {are} not compared, only in {side.label}: {shown}{more}.")
-    if common.n_changed:
-        notes.append(
-            f"{counted(common.n_changed, 'item')} with the same key but a different text "
-            "were excluded."
-        )
-    return notes
 
 
 def differing(values: Sequence[object], path: str) -> Iterator[tuple[str, tuple[str, ...]]]:

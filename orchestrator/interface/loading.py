@@ -97,8 +97,9 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
         done = completeness(store, frames, None if orders is None else orders.n_not_needed)
     return Result(
         path,
+        None,
         # All answers and prompts are read for these, which not every reader wants.
-        notes=lambda: [*notes, *_notes(frames, record)],
+        lambda: [*notes, *_notes(frames, record)],
         completeness=done,
         allow_code=allow_code,
         frames=frames,
@@ -163,7 +164,7 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
     return Result(
         directory.path,
         ended,
-        found,
+        lambda: found,
         completeness=done,
         allow_code=prepared.allow_code,
         frames=frames,

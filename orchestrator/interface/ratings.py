@@ -108,7 +108,7 @@ def _ranked(side: Side) -> list[str]:
     return found
 
 
-def joint_rankings(
+def rankings_of(
     sides: Sequence[Side], common: Common, confidence_level: float
 ) -> list[RankingAnalysis]:
     """Return the ranking of each method over the pooled judgments of all runs and judges."""

@@ -21,10 +21,9 @@ from orchestrator.report.gate import GateResult
 from orchestrator.report.progress import Completeness, Cost
 from orchestrator.report.results import Findings, as_text
 from orchestrator.runner.planning.budget import Spent
-from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
 from orchestrator.runner.results.frames import NUMBERS
-from orchestrator.runner.results.stored import Record, record_of
+from orchestrator.runner.results.stored import Record
 from orchestrator.runner.results.tables import (
     Keeping,
     all_sources,
@@ -34,7 +33,6 @@ from orchestrator.runner.results.tables import (
 )
 from orchestrator.runner.session.session import Ended
 from orchestrator.statistics.trust import Trust, no_ranking
-from orchestrator.store import RunDirectory, Store
 from orchestrator.tables import Table
 
 if TYPE_CHECKING:
@@ -54,6 +52,7 @@ class Result:
         completeness: How far the run is, and how many units failed.
         frames: The frames of the current recipe by name, e.g. "answers", "judgments".
         orders: What a stopping rule declared; None where the recipe has none.
+        record: The run's record of itself beside its frames, as when these were read.
         allow_code: Whether kinds from outside this project may be imported.
         gate: The verdict on the gates of the recipe, decided at the end of the call that ran it;
             None without gates, after an interrupt, and where the run was only loaded.
@@ -63,22 +62,22 @@ class Result:
     def __init__(  # noqa: PLR0913 (what it shows, by keyword)
         self,
         path: Path,
-        ended: Ended | None = None,
-        notes: Sequence[str] | Callable[[], Sequence[str]] = (),
+        ended: Ended | None,
+        notes: Callable[[], Sequence[str]],
         *,
-        completeness: Completeness | None = None,
-        allow_code: bool = False,
-        frames: FrameFiles | None = None,
-        orders: Orders | None = None,
-        record: Record | None = None,
+        completeness: Completeness,
+        allow_code: bool,
+        frames: FrameFiles,
+        orders: Orders | None,
+        record: Record,
     ) -> None:
         self.path = path
-        self.frames = FrameFiles(path / "results") if frames is None else frames
+        self.frames = frames
         self.ended = ended
         self._notes = notes
-        self.completeness = completeness or Completeness()
+        self.completeness = completeness
         self.orders = orders
-        self._record = record
+        self.record = record
         self.allow_code = allow_code
         self.gate: GateResult | None = None
         self.gate_fault: OrchestratorError | None = None
@@ -91,23 +90,7 @@ class Result:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The resolved recipe of the last call."""
-        if self._record is not None:
-            return dict(self._record.recipe)
-        return dict((last_revision(RunDirectory.open(self.path)) or {}).get("recipe", {}))
-
-    @cached_property
-    def record(self) -> Record:
-        """The run's record of itself beside its frames, as when these were read.
-
-        Raises:
-            OrchestratorError: If it can't be read.
-        """
-        if self._record is not None:
-            return self._record
-        directory = RunDirectory.open(self.path)
-        status = directory.status()
-        with Store.open(directory.store_path, read_only=True) as store:
-            return record_of(store, directory, status)
+        return dict(self.record.recipe)
 
     @property
     def spent(self) -> Spent | None:
@@ -220,7 +203,7 @@ class Result:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Warnings to a reader of the tables, e.g. that several servers answered."""
-        return tuple(self._notes() if callable(self._notes) else self._notes)
+        return tuple(self._notes())
 
     @cached_property
     def brief(self) -> Brief:

@@ -16,6 +16,7 @@ from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError, nearest
 from orchestrator.frames import names_of
 from orchestrator.interface.result import Result
+from orchestrator.numbers import counted
 from orchestrator.ranking.scores import Score, score
 from orchestrator.runner.results.tables import all_sources
 
@@ -26,6 +27,7 @@ MATCHED: Final[tuple[Matched, ...]] = ("model", "judge", "method")
 _COLUMNS: Final[dict[str, Matched]] = {"model": "model", "opponent": "model", "judge": "judge"}
 CONTENT: Final = ("prompt", "followups", "messages")
 _MOST_RUNS: Final = 26
+_MOST_NAMED: Final = 5
 
 
 @dataclass(frozen=True)
@@ -219,17 +221,33 @@ def renamed_points(side: Side, points: pl.DataFrame) -> pl.DataFrame:
     return points
 
 
-def match_notes(sides: Sequence[Side]) -> list[str]:
-    """Return what was matched under different names, and what has no counterpart."""
-    notes = []
+def notes_of(sides: Sequence[Side], common: Common) -> list[str]:
+    """Return what is not common, of items and of names, and names that differ; a sentence each."""
+    n = len(common.items)
+    if len(sides) < 2:
+        return [f"{counted(n, 'item')} in {sides[0].label}."]
+    sizes = ", ".join(f"{side.label} has {len(side.items):,}" for side in sides)
+    notes = [f"{counted(n, 'item')} in common; {sizes}."]
+    for side in sides:
+        if own := common.alone[side.label]:
+            shown = ", ".join(own[:_MOST_NAMED])
+            more = f" and {len(own) - _MOST_NAMED:,} more" if len(own) > _MOST_NAMED else ""
+            are = "is" if len(own) == 1 else "are"
+            items = counted(len(own), "item")
+            notes.append(f"{items} {are} not compared, only in {side.label}: {shown}{more}.")
+    if common.n_changed:
+        notes.append(
+            f"{counted(common.n_changed, 'item')} with the same key but a different text "
+            "were excluded."
+        )
     first = sides[0]
     for side in sides[1:]:
         for kind in MATCHED:
             renamed = side.renamed[kind]
             notes += [
-                f"{kind} {mine!r} of {first.label} is matched with {own!r} of {side.label}."
-                for own, mine in renamed.items()
-                if own != mine
+                f"{kind} {mine!r} of {first.label} is matched with {other!r} of {side.label}."
+                for other, mine in renamed.items()
+                if other != mine
             ]
             alone = [name for name in first.names[kind] if name not in renamed.values()]
             others = [name for name in side.names[kind] if name not in renamed]

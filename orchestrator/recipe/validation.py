@@ -144,14 +144,7 @@ class Plugs:
         return kind, value
 
     def dataset(self, value: object) -> PluginRef | None:
-        """The dataset, to be validated before what depends on its kind."""
-        found = self._dataset(value)
-        if found is not None:
-            self._context["dataset"] = found.kind
-        return found
-
-    def _dataset(self, value: object) -> PluginRef | None:
-        """The dataset; its kind may be told by the suffix of its path."""
+        """The dataset, whose kind may be told by its path; before what depends on its kind."""
         path: KeyPath = ("dataset",)
         file = value.get("path") if isinstance(value, Mapping) else None
         if not isinstance(value, Mapping) or not isinstance(file, str) or "kind" in value:
@@ -190,6 +183,8 @@ class Plugs:
             for setting, reason in launch(config).programs():
                 what = f"{setting}: {reason}; {self._how()}"
                 self._written.refuse(path, what, setting)
+        if config is not None and family == plugins.DATASETS:
+            self._context["dataset"] = kind
         return None if config is None else PluginRef(kind, config)
 
     def validate(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
+import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 

@@ -25,6 +25,7 @@ from orchestrator.interface.differences import settings_table
 from orchestrator.interface.exporting import material
 from orchestrator.report.html import page, shell
 from orchestrator.report.text import page_line
+from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
 from orchestrator.runner.results.notes import FILE, read_notes
@@ -323,7 +324,7 @@ class Library:
 
 def _about(path: Path) -> dict[str, Any]:
     try:
-        settings = api.Result(path).settings
+        settings = (last_revision(RunDirectory.open(path)) or {}).get("recipe", {})
     except (OrchestratorError, OSError, ValueError):
         settings = {}
     return {
