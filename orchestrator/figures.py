@@ -12,6 +12,8 @@ Kind = Literal["intervals", "matrix", "bars", "lines"]
 
 MAX_ROWS: Final = 60
 """Rows of a chart; a table has all of them."""
+MAX_GROUPS: Final = 7
+"""Colours and shapes of a chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,10 @@ def points(
         value: Place of the column of numbers.
         group: Place of the column of groups; None for none.
     """
+    groups = set() if group is None else {row[group] for row in table.rows}
+    # Of groups, a part would be missed, and colours that come again tell nothing.
+    if groups and (len(groups) > MAX_GROUPS or len(table.rows) > MAX_ROWS):
+        return []
     found = []
     for row in table.rows[:MAX_ROWS]:
         cell = row[value]

@@ -236,10 +236,10 @@ def _by_order(context: Context, source: Source, rows: pl.DataFrame) -> Floats:
 
 
 def _sections(judged: Sequence[_Judged], layout: Layout, context: Context) -> Table:
-    """A row for each judge, a column for each section of the paper."""
+    """A row for each judge: the paper's total, then a column for each of its sections."""
     total = "mean of sections" if layout.is_mean_of_sections else "all"
-    columns = [Column("judge"), *(Column(name, "percent") for name in layout.sections)]
-    columns += [Column(total, "percent"), Column(_unit(layout), "count")]
+    shares = (Column(name, "percent") for name in (total, *layout.sections))
+    columns = [Column("judge"), *shares, Column(_unit(layout), "count")]
     lines: list[list[Cell]] = []
     outside = set()
     for one in judged:
@@ -259,7 +259,7 @@ def _sections(judged: Sequence[_Judged], layout: Layout, context: Context) -> Ta
         overall: Cell = Measured(None, why="a section has no pair")
         if has_all or not layout.is_mean_of_sections:
             overall = _share(credit, even, prompts, context)
-        lines.append([one.name, *cells, overall, int((section != "").sum())])
+        lines.append([one.name, overall, *cells, int((section != "").sum())])
     notes = [_RULES[layout.rule], "intervals over prompts, for this judge"]
     if layout.rule in {"both_orders", "each_order"}:
         single = [one.name for one in judged if np.isnan(one.orders).any()]

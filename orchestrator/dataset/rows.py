@@ -56,17 +56,17 @@ class Faults:
     """Collects what is wrong with a file, so that all is said at once."""
 
     def __init__(self) -> None:
-        self._found: list[str] = []
+        self._found: dict[str, list[str]] = {}
         self._n = 0
 
     def __len__(self) -> int:
         return self._n
 
     def add(self, where: str, message: str) -> None:
-        """Remember a fault; only the first few are shown."""
+        """Remember a fault; of one kind, and of kinds, only the first few are shown."""
         self._n += 1
-        if len(self._found) < MAX_FAULTS:
-            self._found.append(f"{where}: {message}")
+        if message in self._found or len(self._found) < MAX_FAULTS:
+            self._found.setdefault(message, []).append(where)
 
     def check(self) -> None:
         """Do nothing if there are none.
@@ -76,9 +76,16 @@ class Faults:
         """
         if not self._n:
             return
-        more = self._n - len(self._found)
-        lines = [*self._found, f"and {more:,} more"] if more else self._found
-        raise DatasetError("\n".join(lines))
+        lines = [_line(message, *places) for message, places in self._found.items()]
+        more = self._n - sum(map(len, self._found.values()))
+        raise DatasetError("\n".join([*lines, f"and {more:,} more"] if more else lines))
+
+
+def _line(message: str, first: str, *others: str) -> str:
+    """A fault with its first place; of the others what differs."""
+    shown = ", ".join(place.rpartition(":")[2].strip() for place in others[: MAX_FAULTS - 1])
+    more = f" and {len(others) - MAX_FAULTS + 1:,} more" if len(others) >= MAX_FAULTS else ""
+    return f"{first}: {message}; the same at {shown}{more}" if others else f"{first}: {message}"
 
 
 def from_rows(rows: Rows, names: FieldNames) -> Dataset:

@@ -3,6 +3,7 @@
 import importlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -274,8 +275,10 @@ def _doubted(one: Difference, by: By, sides: Sequence[Side]) -> Difference:
     if by == "judge":
         return one
     methods = (one.first, one.second) if by == "method" else (one.score.partition(".")[0],)
+    # One judge of two runs is two judges: the run follows its name.
+    several = not one.run and len(sides) > 1
     trusts = [
-        trust
+        replace(trust, judge=f"{trust.judge} · {side.label}") if several else trust
         for side in sides
         for method in methods
         for trust in side.result.trust.get(side.own("method", method), ())

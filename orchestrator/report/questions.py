@@ -263,10 +263,12 @@ def of_style(tables: Sequence[Table], source: str) -> Iterator[Check]:
         return
     first, then = (names_of[max(range(len(of)), key=of.__getitem__)] for of in (plain, equal))
     at = max(range(len(change)), key=lambda k: abs(change[k]))
-    points = numbers.counted(round(abs(change[at])), "point")
-    moved = f" {'rises' if change[at] > 0 else 'falls'} by {points}."
     leads = [Name(then), " leads" if first != then else " leads, too"]
-    said = phrase("at equal length and style ", leads, "; ", Name(names_of[at]), moved)
+    moved: list[Part] = ["."]
+    if points := round(abs(change[at])):
+        way = "rises" if change[at] > 0 else "falls"
+        moved = ["; ", Name(names_of[at]), f" {way} by {numbers.counted(points, 'point')}."]
+    said = phrase("at equal length and style ", leads, moved)
     cell = table.rows[at][3]
     low, high = (cell.low, cell.high) if isinstance(cell, Measured) else (None, None)
     is_sure = low is not None and high is not None and low * high > 0.0
