@@ -166,7 +166,8 @@ def _words(text: str) -> str:
 def _notes(table: Table, footnotes: dict[str, str]) -> list[str]:
     found = [rf"\textbf{{{escaped(table.warning)}}}"] if table.warning else []
     found += [rf"\textsuperscript{{{mark}}} {escaped(why)}." for why, mark in footnotes.items()]
-    if any(numbers.OPEN in line for row in table.rows for line in _intervals(table, row)):
+    parts = (cell_parts(*one) for row in table.rows for one in zip(table.columns, row, strict=True))
+    if any(numbers.OPEN in part.interval for part in parts):
         found.append("open: the data give no bound on this side.")
     found += [f"{escaped(note)}." for note in table.notes]
     if not found:
@@ -176,10 +177,4 @@ def _notes(table: Table, footnotes: dict[str, str]) -> list[str]:
         r"\begin{minipage}{\linewidth}\footnotesize\raggedright",
         *(rf"  {line}\par" for line in found),
         r"\end{minipage}",
-    ]
-
-
-def _intervals(table: Table, row: Sequence[Cell]) -> list[str]:
-    return [
-        cell_parts(column, cell).interval for column, cell in zip(table.columns, row, strict=True)
     ]

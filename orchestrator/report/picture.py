@@ -70,22 +70,19 @@ class Axis:
                 return "", "◀", " " * (self.width - 1)
             return " " * self.width, "", ""
         at = self.column(bounds.value)
-        if bounds.low_open:
-            left = "" if at == 0 else "◀" + "━" * (at - 1)
-        else:
-            begin = at if bounds.low is None else min(self.column(bounds.low), at)
-            length = at - begin
-            drawn = "" if length == 0 else "╺" + "━" * (length - 1)
-            left = " " * begin + drawn
         room = self.width - at - 1
-        if bounds.high_open:
-            right = "" if room == 0 else "━" * (room - 1) + "▶"
-        else:
-            end = at if bounds.high is None else max(self.column(bounds.high), at)
-            length = end - at
-            drawn = "" if length == 0 else "━" * (length - 1) + "╸"
-            right = drawn + " " * (room - length)
-        return left, "●", right
+        low = at if bounds.low is None else min(self.column(bounds.low), at)
+        high = at if bounds.high is None else max(self.column(bounds.high), at)
+        left = _side(at, at - low, "◀" if bounds.low_open else "", "╺")[::-1]
+        return left, "●", _side(room, high - at, "▶" if bounds.high_open else "", "╸")
+
+
+def _side(room: int, length: int, beyond: str, end: str) -> str:
+    """What is drawn on one side of a point, outwards: to the edge where the data give no bound."""
+    if beyond:
+        return "" if room == 0 else "━" * (room - 1) + beyond
+    drawn = "" if length == 0 else "━" * (length - 1) + end
+    return drawn + " " * (room - length)
 
 
 def make_axis(

@@ -1,10 +1,8 @@
 """The items of a run as one table: what the methods say of each, found, filtered and sorted."""
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -52,31 +50,22 @@ class Texts:
 
     def __init__(self, texts: pl.LazyFrame) -> None:
         self._texts = texts
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, ...], Found] = OrderedDict()
+        self._kept = lru_cache(_KEPT)(self._find)
 
     def find(self, query: str) -> Found | None:
         """One truth value an item: whether all terms occur; None where there is no term."""
         found = [quoted or word for quoted, word in _TERM.findall(query.lower())]
         terms = tuple(dict.fromkeys([term for term in found if term][:_MOST_TERMS]))
-        return self._find(terms) if terms else None
+        return self._kept(terms) if terms else None
 
     def _find(self, terms: tuple[str, ...]) -> Found:
-        with self._lock:
-            if terms in self._kept:
-                self._kept.move_to_end(terms)
-                return self._kept[terms]
         *before, last = terms
         held = self._texts.select(pl.first().str.contains(last, literal=True)).collect()
         # A copy, because that of polars can't be written to.
         found = np.array(held.to_series())
         if before:
             # Most of a query was there at the keystroke before.
-            found &= self._find(tuple(before))
-        with self._lock:
-            self._kept[terms] = found
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
+            found &= self._kept(tuple(before))
         return found
 
 

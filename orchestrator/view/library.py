@@ -28,7 +28,7 @@ from orchestrator.report.text import page_line
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
-from orchestrator.runner.results.notes import FILE, read_notes
+from orchestrator.runner.results.notes import read_notes
 from orchestrator.runner.results.requests import Replay
 from orchestrator.runner.results.stored import counted
 from orchestrator.store import RunDirectory, Store
@@ -53,7 +53,6 @@ class Snapshot:
         self.version = version
         self._replaying = threading.Lock()
         self._searched = False
-        self._noted: tuple[object, pl.DataFrame] | None = None
         self.result = result
         self.folder = folder
 
@@ -71,13 +70,8 @@ class Snapshot:
         return Answers(result.frames, keys, sources, names, self.folder)
 
     def notes(self) -> pl.DataFrame:
-        """Return the notes as they are now; they are read anew where the file has changed."""
-        path = self.result.path / FILE
-        found = path.stat() if path.exists() else None
-        mark = None if found is None else (found.st_mtime_ns, found.st_size)
-        if self._noted is None or self._noted[0] != mark:
-            self._noted = mark, read_notes(self.result.path)
-        return self._noted[1]
+        """Return the notes as they are now."""
+        return read_notes(self.result.path)
 
     @cached_property
     def texts(self) -> Texts:
