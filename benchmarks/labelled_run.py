@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from backends.rouge_l import RougeL
+from backends.rouge_l import compared
 from orchestrator.analyses._few_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context
 from orchestrator.interface import api
@@ -32,9 +32,9 @@ ALL = 10**6
 def gold(context: Context) -> dict[tuple[str, str], float]:
     """ROUGE-L F1 of each answer to the reference, by item and model."""
     rows = context.frames["answers"].select("item", "model", "text", "reference")
-    rouge, found = RougeL("words"), dict[tuple[str, str], float]()
+    found: dict[tuple[str, str], float] = {}
     for item, model, text, reference in rows.iter_rows():
-        pair = rouge.compare([text or "", reference or ""])
+        pair = compared([text or "", reference or ""], "words")
         precision, recall = float(pair.precision[0, 1]), float(pair.recall[0, 1])
         found[item, model] = 2.0 * precision * recall / max(precision + recall, 1e-9)
     return found

@@ -15,8 +15,8 @@ import numpy as np
 import psutil
 
 from backends import bertscore, rouge_l
-from backends.bertscore import Config
 from orchestrator.ask import Ask, GenerateAsk, SimilarityAsk
+from orchestrator.contracts.settings import BertScoreSettings
 from orchestrator.methods import peer_elo
 from orchestrator.records import Generation, Item, Message, PairScores, Unit
 
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=50)
     parser.add_argument("--threads", type=int, default=None)
     options = parser.parse_args()
-    config = bertscore.Kind(Config(threads=options.threads)).located(Path()).config
+    config = bertscore.Kind(BertScoreSettings(threads=options.threads)).located(Path()).config
     vocabulary = (Path(config.encoder) / "vocab.txt").read_text(encoding="utf-8").split()
     words = np.array([word for word in vocabulary[2000:12000] if word.isalpha()])
     rng = np.random.default_rng(0)

@@ -21,7 +21,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from backends.rouge_l import RougeL  # noqa: E402
+from backends import rouge_l  # noqa: E402
 from benchmarks.published.peers import joined  # noqa: E402
 from orchestrator.judgment.similarity import peer_votes  # noqa: E402
 from orchestrator.records import Floats  # noqa: E402
@@ -61,7 +61,8 @@ def main() -> None:
     sys.setrecursionlimit(100_000)  # the package recurses once a word
     package = np.array([by_package(one) for one in texts])
     ours = {
-        tokens: [RougeL(tokens).compare(one) for one in texts] for tokens in ("sentences", "words")
+        tokens: [rouge_l.compared(one, tokens) for one in texts]
+        for tokens in ("sentences", "words")
     }
     for which, name in enumerate(("precision", "recall")):
         made = np.array([getattr(one, name) for one in ours["sentences"]])
