@@ -50,8 +50,8 @@ CLOSING: Final = (
 )  # fmt: skip
 """Marks that end it, wherever they stand: the prompt may have opened it."""
 REMEDY: Final = (
-    'set `thinking` of the model (such as `thinking: {end: "</think>"}`), or start its server with '
-    "a reasoning parser"
+    'set `thinking` of the model to the mark that ends it (such as `thinking: {end: "</think>"}`), '
+    "or start its server with a reasoning parser"
 )
 """What keeps the thinking from judges."""
 

@@ -56,7 +56,7 @@ _UNREADABLE: Final = (
 
 
 class Usage(msgspec.Struct, gc=False):
-    """Token counts as the server gives them."""
+    """Token counts as the server gives them, also under the names of OpenAI's Responses."""
 
     class Details(msgspec.Struct, gc=False):
         """Parts of a count: of the prompt what the cache held, of the text the reasoning."""
@@ -66,6 +66,8 @@ class Usage(msgspec.Struct, gc=False):
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
     total_tokens: int | None = None
     cached_tokens: int | None = None
     prompt_tokens_details: Details | None = None
@@ -74,7 +76,7 @@ class Usage(msgspec.Struct, gc=False):
     @property
     def n_prompt(self) -> int:
         """Prompt tokens, 0 where not said."""
-        return count(self.prompt_tokens)
+        return count(self.prompt_tokens or self.input_tokens)
 
     @property
     def n_completion(self) -> int:
@@ -82,7 +84,8 @@ class Usage(msgspec.Struct, gc=False):
 
         Some providers bill the tokens of hidden reasoning beside these, and tell them by the total.
         """
-        said, total = count(self.completion_tokens), count(self.total_tokens)
+        said = count(self.completion_tokens or self.output_tokens)
+        total = count(self.total_tokens)
         return max(said, total - self.n_prompt) if said else said
 
     @property

@@ -286,6 +286,7 @@ def test_parts_without_a_text_are_no_answer(parts):
     [
         {"prompt_tokens": 10.0, "completion_tokens": 3.0},
         {"prompt_tokens": "10", "completion_tokens": "3"},
+        {"input_tokens": 10, "output_tokens": 3, "total_tokens": 13},
         {"prompt_tokens": 10, "completion_tokens": 3, "prompt_tokens_details": []},
         {
             "prompt_tokens": 10,
