@@ -113,8 +113,10 @@ class Noting:
         self.start = 0.0
 
     def _taken(self, name: str, seconds: float) -> None:
-        numbers = np.flatnonzero(np.frombuffer(self.marks, np.uint8)).tolist()
-        self.marks[:] = bytes(len(self.marks))
+        # A copy, as servers that tests started may be marking on.
+        marked = self.marks[:]
+        self.marks[:] = bytes(len(marked))
+        numbers = np.flatnonzero(np.frombuffer(marked, np.uint8)).tolist()
         with self.to.open("a") as file:
             file.write(
                 json.dumps({"test": name, "seconds": round(seconds, 3), "ran": numbers}) + "\n"
