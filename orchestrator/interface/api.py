@@ -30,7 +30,12 @@ from orchestrator.references import Citation
 from orchestrator.report.gate import GateResult
 from orchestrator.report.planned import Plan
 from orchestrator.runner.event_loop import in_thread
-from orchestrator.runner.planning.counts import blocks_of, count_prepared
+from orchestrator.runner.planning.counts import (
+    blocks_of,
+    count_prepared,
+    duration_of,
+    earlier_paces,
+)
 from orchestrator.runner.planning.reuse import open_lenders
 from orchestrator.runner.planning.revisions import revision_of
 from orchestrator.runner.planning.similar_items import notes_on_items
@@ -111,7 +116,9 @@ def plan(  # noqa: PLR0913 (options, by keyword)
     if counted.fault:
         raise MethodError(counted.fault)
     notes = (*counted.notes, *prepared.read_as, *notes_on_items(prepared))
-    return msgspec.structs.replace(counted, servers=servers, notes=notes)
+    is_known = counted.is_known
+    duration = duration_of(counted.stages, earlier_paces(prepared, where)) if is_known else None
+    return msgspec.structs.replace(counted, servers=servers, notes=notes, duration=duration)
 
 
 def _awaitable(call: Callable[P, T], more: str = "") -> Callable[P, Coroutine[Any, Any, T]]:

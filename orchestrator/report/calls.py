@@ -58,6 +58,8 @@ def plan_table(page: Page, count: Plan) -> Iterator[RenderableType]:
         yield page.words(said)
     else:
         yield page.words("Money: unknown because a queried model has no price", FAINT)
+    if count.duration is not None and count.left:
+        yield page.prose(count.duration.words(), "" if count.duration.low_s else FAINT)
     if count.at_least is not None and count.left and count.is_known:
         least, most = numbers.count(min(count.at_least, count.left)), numbers.count(count.left)
         yield page.words(f"Requests: at least {least}, at most {most}, as the run may stop early")

@@ -1,11 +1,15 @@
 """The plan of a run: requests, tokens and money by stage and model."""
 
 import importlib
+from typing import Final
 
 import msgspec
 
 from orchestrator import numbers
 from orchestrator.tables import make_table, table_columns
+
+# Models without a pace that a line names.
+_MOST_NAMED: Final = 4
 
 
 class StageCount(msgspec.Struct, frozen=True):
@@ -37,6 +41,37 @@ class StageCount(msgspec.Struct, frozen=True):
     known: bool = True
 
 
+class Duration(msgspec.Struct, frozen=True):
+    """The time that a plan takes, from the pace of earlier runs.
+
+    Attributes:
+        low_s: Seconds, at least; None if it is not known.
+        high_s: Seconds, at most; None if it is not known.
+        runs: Names of the earlier runs that it rests on, the newest first.
+        missing: Models of which no earlier run tells the pace.
+    """
+
+    low_s: float | None = None
+    high_s: float | None = None
+    runs: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def words(self) -> str:
+        """Return the time and what it rests on, as a line."""
+        if self.low_s is None or self.high_s is None:
+            n_more = len(self.missing) - _MOST_NAMED
+            more = f" and {n_more} more" if n_more > 0 else ""
+            names = f"{', '.join(self.missing[:_MOST_NAMED])}{more}"
+            return (
+                f"Time: not known yet; no earlier run here asked {names}. A run with --subset 20 "
+                "tells"
+            )
+        shown = f"{numbers.duration(self.low_s)} to {numbers.duration(self.high_s)}"
+        first, n_more = ", ".join(self.runs[:2]), len(self.runs) - 2
+        more = f" and {n_more} more" if n_more > 0 else ""
+        return f"Time: about {shown}, by the pace of the same models in {first}{more}"
+
+
 class Plan(msgspec.Struct, frozen=True):
     """Requests, tokens and cost of a planned run, by stage and model.
 
@@ -54,6 +89,7 @@ class Plan(msgspec.Struct, frozen=True):
             without a stopping rule.
         reused: Run directories to copy from, with the number of outcomes of each.
         is_estimate: True if the numbers rest on some of the items only.
+        duration: Time that what is left takes; None where nobody has looked for earlier runs.
         fault: What a method did wrong when its units were tried; empty for nothing.
     """
 
@@ -66,6 +102,7 @@ class Plan(msgspec.Struct, frozen=True):
     at_least: int | None = None
     reused: tuple[tuple[str, int], ...] = ()
     is_estimate: bool = False
+    duration: Duration | None = None
     fault: str = ""
     one_by_one: float | None = None
     in_batches: float | None = None
@@ -97,6 +134,7 @@ class Plan(msgspec.Struct, frozen=True):
             f"{numbers.counted(self.n_items, 'item')}, {numbers.counted(self.n_units, 'unit')}, "
             f"at {'most' if self.is_known else 'least'} "
             f"{numbers.counted(self.left, 'request')} left to send",
+            *([self.duration.words()] if self.duration is not None and self.left else []),
             *self.notes,
         )
         columns = table_columns(

@@ -1,18 +1,25 @@
-"""Counts of a run's requests by stage, with bounds on tokens and money."""
+"""Counts of a run's requests by stage, with bounds on tokens and money, and the time it takes."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from orchestrator.backend import PLAIN, Batch, is_private
+from orchestrator.disk.paths import STORE_NAME, is_foreign
+from orchestrator.errors import OrchestratorError
 from orchestrator.recipe.schema import ModelSpec, Price
 from orchestrator.records import Failure, Outcome
 from orchestrator.report import planned
-from orchestrator.report.planned import StageCount
+from orchestrator.report.planned import Duration, StageCount
+from orchestrator.report.progress import ModelProgress
 from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.stopping import open_blocks
 from orchestrator.runner.planning.tally import (
     Group,
@@ -26,7 +33,7 @@ from orchestrator.runner.planning.tally import (
     mark_of,
 )
 from orchestrator.scheduler.blocks import Blocks
-from orchestrator.store import Store
+from orchestrator.store import RunDirectory, Store
 from orchestrator.units import Plan
 
 # Characters of text that make a token, for bounds on prompts nobody has tokenised yet. Deliberately
@@ -295,3 +302,101 @@ def _money(stages: list[StageCount], plan: Plan, prices: Mapping[str, Price]) ->
         tokens_in = stage.left * (prompt + (2 * answer_tokens if stage.name != "answers" else 0))
         total += price.of(tokens_in, stage.max_tokens)
     return total
+
+
+# The time that a plan takes, from the pace of the same models in earlier runs.
+#
+# Models work side by side and a run ends with the slowest, so the time is that of the model with
+# most to do at its pace. A pace is seconds of a call for each request that it ended, which holds
+# waiting for servers and for other models too. It differs between runs, so the time is a range.
+
+
+_MOST_RUNS: Final = 50
+# A call with fewer requests of a model is mostly waiting for its server to start.
+_LEAST_REQUESTS: Final = 20
+# Calls of one recipe differ by this factor: other lengths of answers, other load of the servers.
+_FACTOR: Final = 2.0
+
+
+Paces = Mapping[str, Mapping[str, float]]
+"""Seconds of a call for each request to a model that ended, by earlier run and model."""
+
+
+def earlier_paces(prepared: Prepared, where: Path) -> Paces:
+    """Return the paces of this run and of its neighbours, the newest first.
+
+    The other runs in the folder of `where` are read too; models count as the same where identity,
+    server and address are.
+    """
+    dated = []
+    for store in where.parent.glob("*/" + STORE_NAME):
+        with suppress(OSError):
+            if not is_foreign(store.parent):
+                dated.append((store.stat().st_mtime_ns, store.parent))
+    found = {}
+    for _, run in sorted(dated, reverse=True)[:_MOST_RUNS]:
+        try:
+            seconds = _pace_of(prepared, run)
+        except (OrchestratorError, OSError, msgspec.MsgspecError, TypeError, ValueError):
+            # A run that can't be read tells nothing.
+            continue
+        if seconds:
+            found[run.name] = seconds
+    return found
+
+
+def _pace_of(prepared: Prepared, run: Path) -> dict[str, float]:
+    directory = RunDirectory.open(run)
+    status, revision = directory.status(), last_revision(directory)
+    if status is None or revision is None or not status.values.get("requests_sent"):
+        # The last call sent nothing, so its seconds are not those of its requests.
+        return {}
+    models = msgspec.convert(status.values.get("models", ()), tuple[ModelProgress, ...])
+    elapsed = msgspec.convert(status.values.get("elapsed_s"), float)
+    by_name = {one.name: one for one in models}
+    seconds = {}
+    for name, same in _same(prepared, revision).items():
+        one = by_name.get(same)
+        if one is not None and one.done >= _LEAST_REQUESTS and elapsed > 0:
+            seconds[name] = elapsed / one.done
+    return seconds
+
+
+def _same(prepared: Prepared, revision: Mapping[str, Any]) -> dict[str, str]:
+    """Names of this plan's models, by which the other recipe has the same on the same server."""
+    mine = prepared.recipe.resolved()["models"]
+    theirs = revision["recipe"].get("models", {})
+    found = {}
+    for name, identity in prepared.identities.items():
+        for other, of_other in revision["identities"].items():
+            is_same = of_other == identity and all(
+                mine.get(name, {}).get(key) == theirs.get(other, {}).get(key)
+                for key in ("server", "base_url", "replicas")
+            )
+            if is_same:
+                found[name] = other
+                break
+    return found
+
+
+def duration_of(stages: Sequence[StageCount], paces: Paces) -> Duration:
+    """Return the time that the requests of a plan take."""
+    left: dict[str, int] = {}
+    for stage in stages:
+        if stage.left:
+            left[stage.model] = left.get(stage.model, 0) + stage.left
+    if not left:
+        return Duration(0.0, 0.0)
+    known: dict[str, list[float]] = {name: [] for name in left}
+    runs = []
+    for run, pace in paces.items():
+        if known.keys() & pace.keys():
+            runs.append(run)
+        for name in known.keys() & pace.keys():
+            known[name].append(pace[name])
+    missing = tuple(name for name, seconds in known.items() if not seconds)
+    if missing:
+        return Duration(missing=missing)
+    fastest = max(n * min(known[name]) for name, n in left.items())
+    slowest = max(n * max(known[name]) for name, n in left.items())
+    return Duration(fastest / _FACTOR, slowest * _FACTOR, runs=tuple(runs))
