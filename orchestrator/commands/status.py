@@ -17,6 +17,7 @@ from orchestrator.report.text import confirm, write_to
 from orchestrator.runner.results.runs import describe, list_runs, shards_of
 from orchestrator.runner.results.runs import status as last_status
 from orchestrator.runner.servers import slurm_chain
+from orchestrator.runner.servers.slurm import answer
 from orchestrator.runner.session import control
 from orchestrator.store import RunDirectory, newest
 
@@ -90,7 +91,9 @@ def stop(options: argparse.Namespace) -> int:
     running = [one for one in parts if RunDirectory(one).holder() is not None]
     is_submitted = slurm_chain.file_of(path, is_array=True).exists()
     if is_submitted:
-        slurm_chain.cancel_waiting(path.resolve())
+        # Those that wait in the queue; those that run go on.
+        name = slurm_chain.name_of(path.resolve())
+        answer("scancel", "--me", f"--name={name}", "--state=PENDING")
     # A call that only waits for shards on Ray holds the run too, and does not answer.
     if not running and (RunDirectory(path).holder() is not None or not (parts or is_submitted)):
         return _tell(options.run, command)

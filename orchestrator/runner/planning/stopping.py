@@ -217,7 +217,14 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
     # Only results need it: it imports polars, which no request waits for.
     from orchestrator.ranking.analysis import with_decisions  # noqa: PLC0415
 
-    known = _declared(analysis, orders)
+    # Adjusted p-values of declared orders, by the better and the worse model.
+    known: dict[tuple[str, str], float] = {}
+    for ranking, declared in zip(orders.rule.rankings, orders.pairs, strict=True):
+        if (ranking.method, ranking.judge) == (analysis.source, analysis.judge):
+            for order in declared:
+                a, b = ranking.models[order.first], ranking.models[order.second]
+                if order.better:
+                    known[(a, b) if order.better > 0 else (b, a)] = order.p
     pairs = tuple(
         replace(
             pair,
@@ -234,16 +241,3 @@ def declared_only(analysis: RankingAnalysis, orders: Orders) -> RankingAnalysis:
         found,
         lambda pair: not (found.warning or found.caution) and (pair.better, pair.worse) in known,
     )
-
-
-def _declared(analysis: RankingAnalysis, orders: Orders) -> dict[tuple[str, str], float]:
-    """Adjusted p-values of declared orders, by the better and the worse model."""
-    known: dict[tuple[str, str], float] = {}
-    for number, ranking in enumerate(orders.rule.rankings):
-        if (ranking.method, ranking.judge) != (analysis.source, analysis.judge):
-            continue
-        for order in orders.pairs[number]:
-            a, b = ranking.models[order.first], ranking.models[order.second]
-            if order.better:
-                known[(a, b) if order.better > 0 else (b, a)] = order.p
-    return known

@@ -7,11 +7,10 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -122,23 +121,13 @@ def checksum(content: bytes) -> bytes:
 @cache
 def code_digest() -> bytes:
     """Digest of the code that computes rankings and tables, and of the versions it runs with."""
-    root = resources.files("orchestrator")
+    root = Path(str(resources.files("orchestrator")))
     versions = (__version__, np.__version__, pl.__version__, scipy.__version__)
     digest = hashlib.blake2b(repr(versions).encode())
-    for name in _FOLDERS:
-        for part in _modules(root / name):
-            digest.update(part.read_bytes())
-    for name in _MODULES:
-        digest.update((root / name).read_bytes())
+    modules = [file for name in _FOLDERS for file in sorted((root / name).rglob("*.py"))]
+    for file in (*modules, *(root / name for name in _MODULES)):
+        digest.update(file.read_bytes())
     return digest.digest()
-
-
-def _modules(folder: Traversable) -> Iterator[Traversable]:
-    for one in sorted(folder.iterdir(), key=lambda one: one.name):
-        if one.is_dir():
-            yield from _modules(one)
-        elif one.name.endswith(".py"):
-            yield one
 
 
 def rankings_of(

@@ -128,15 +128,6 @@ async def look_after(
 _FIGURES_S: Final = 5.0
 
 
-async def _figures(backend: Backend) -> ServerLoad | None:
-    """The load figures of a server; None where it publishes none, or not in time."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_FIGURES_S):
-            load = await answered(backend.load())
-            return None if isinstance(load, Failure) else load
-    return None
-
-
 class Loads:
     """Asks each connected server for its load: when `look` is called, else every few seconds."""
 
@@ -161,8 +152,12 @@ class Loads:
         """Ask now, and keep what was said; None without a server that says it in time."""
         self._asked_s[model] = self._clock()
         backend = self._backend(model)
-        load = await _figures(backend) if backend is not None else None
-        if load is None:
+        load: ServerLoad | Failure | None = None
+        if backend is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FIGURES_S):
+                    load = await answered(backend.load())
+        if load is None or isinstance(load, Failure):
             self._last.pop(model, None)
             return None
         self._last[model] = load

@@ -211,8 +211,3 @@ def waiting(run: Path) -> list[str]:
     if isinstance(said, str):
         return said.splitlines()
     raise UsageError(f"squeue does not say which jobs the run has: {said.message}")
-
-
-def cancel_waiting(run: Path) -> None:
-    """End the jobs of a run that wait in the queue; those that run go on."""
-    answer("scancel", "--me", f"--name={name_of(run)}", "--state=PENDING")

@@ -132,21 +132,14 @@ def unfinished_before(
 
 def positions_left(done: bytearray, first: Sequence[int], n_per_item: int) -> Iterator[int]:
     """Positions that are not done: those of some items first, then the others in their order."""
-    for item in first:
-        yield from _left(done, item * n_per_item, (item + 1) * n_per_item)
-    begin = 0
-    for item in first:
-        yield from _left(done, begin, item * n_per_item)
-        begin = (item + 1) * n_per_item
-    yield from _left(done, begin, len(done))
-
-
-def _left(done: bytearray, begin: int, end: int) -> Iterator[int]:
-    """Positions of a span that are not done."""
-    position = done.find(0, begin, end)
-    while position >= 0:
-        yield position
-        position = done.find(0, position + 1, end)
+    own = [(item * n_per_item, (item + 1) * n_per_item) for item in first]
+    # What is before the first of these items, between them and behind the last.
+    begins, ends = [0, *(end for _, end in own)], [*(begin for begin, _ in own), len(done)]
+    for begin, end in (*own, *zip(begins, ends, strict=True)):
+        position = done.find(0, begin, end)
+        while position >= 0:
+            yield position
+            position = done.find(0, position + 1, end)
 
 
 def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
