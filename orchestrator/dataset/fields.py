@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field, model_serializer
 
@@ -99,6 +99,10 @@ class FieldNames(Settings):
     def _without_unset(self) -> dict[str, str | tuple[str, ...] | None]:
         # null is not the same as left out.
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
+
+
+Columns = Annotated[FieldNames, Field(description="Columns of the prompt, the key, and so on.")]
+"""The setting `fields` of a kind whose rows may have any columns."""
 
 
 def find_columns(names: FieldNames, there: Sequence[str], file: str, first: Row) -> FieldNames:

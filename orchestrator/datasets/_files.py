@@ -6,7 +6,7 @@ from typing import TypeVar
 from pydantic import Field
 
 from orchestrator.dataset import readers
-from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.fields import Columns, FieldNames
 from orchestrator.dataset.files import EXCEL_SUFFIXES, PARQUET_SUFFIXES, located, open_rows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.disk.paths import suffix_of
@@ -16,9 +16,7 @@ from orchestrator.plugin import Dataset, DatasetKind, FileSettings
 class FileConfig(FileSettings):
     """A file with a row for every item."""
 
-    fields: FieldNames = Field(
-        FieldNames(), description="Columns of the prompt, the key, and so on."
-    )
+    fields: Columns = FieldNames()
 
 
 FileT = TypeVar("FileT", bound=FileConfig, covariant=True)

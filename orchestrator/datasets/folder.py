@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 from pydantic import Field
 
-from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.fields import Columns, FieldNames
 from orchestrator.dataset.files import joined_rows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import one_of
@@ -224,9 +224,7 @@ class Config(FolderSettings):
         min_length=1,
         description="Split, such as train, validation or test. Default: test, or the only one.",
     )
-    fields: FieldNames = Field(
-        FieldNames(), description="Columns of the prompt, the key, and so on."
-    )
+    fields: Columns = FieldNames()
 
 
 class FolderKind(DatasetKind[Config]):

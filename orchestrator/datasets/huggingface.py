@@ -13,7 +13,7 @@ import msgspec
 from pydantic import Field, model_validator
 
 from orchestrator.dataset import data_folder
-from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.fields import Columns, FieldNames
 from orchestrator.dataset.files import joined_rows
 from orchestrator.dataset.rows import from_rows
 from orchestrator.datasets._benchmark import converted, hub_file, listing, located, one_of
@@ -44,9 +44,7 @@ class Config(Settings):
         description="Paths in the repository instead of a split: JSON Lines, JSON, CSV or Parquet.",
     )
     revision: str = Field("main", min_length=1, description="With `files`: commit, branch or tag.")
-    fields: FieldNames = Field(
-        FieldNames(), description="Columns of the prompt, the key, and so on."
-    )
+    fields: Columns = FieldNames()
 
     @model_validator(mode="after")
     def _fits(self) -> "Config":

@@ -16,7 +16,7 @@ from orchestrator.disk import columnar
 from orchestrator.numbers import finite
 from orchestrator.ranking.judged import Table, tabulate
 from orchestrator.ranking.trust import of_table
-from orchestrator.records import Floats
+from orchestrator.records import Floats, Ints
 from orchestrator.statistics.association import association
 from orchestrator.statistics.bounded_mean import least_units
 from orchestrator.statistics.judgments import (
@@ -224,8 +224,15 @@ def _win_matrix(rates: Shares, order: Sequence[str], table: Table) -> WinMatrix:
     def cells(values: Floats) -> tuple[tuple[float | None, ...], ...]:
         return tuple(tuple(finite(value) for value in row) for row in values[grid])
 
-    counts = tuple(tuple(int(value) for value in row) for row in table.items_of_pairs()[grid])
+    counts = tuple(map(tuple, _n_items(table)[grid].tolist()))
     return WinMatrix(tuple(order), cells(rates.values), cells(rates.low), cells(rates.high), counts)
+
+
+def _n_items(table: Table) -> Ints:
+    """Items on which each two models were compared, shape (models, models)."""
+    cells, counts = table.by_item(), np.zeros((len(table.models),) * 2, np.int64)
+    counts[cells.first, cells.second] = np.bincount(cells.pair, minlength=cells.n_pairs)
+    return counts + counts.T
 
 
 def _position(table: Table, confidence_level: float) -> PositionEffects | None:

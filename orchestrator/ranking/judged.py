@@ -96,12 +96,6 @@ class Table:
         codes = codes_of(self.used[CLUSTER])
         return codes, int(codes.max(initial=-1)) + 1
 
-    def items_of_pairs(self) -> Ints:
-        """Items on which each two models were compared, shape (models, models)."""
-        cells, counts = self.by_item(), np.zeros((len(self.models), len(self.models)), np.int64)
-        counts[cells.first, cells.second] = np.bincount(cells.pair, minlength=cells.n_pairs)
-        return counts + counts.T
-
     def by_item(self) -> PromptSums:
         """The judgments counted by item, instead of by cluster, and pair of models."""
         shape = int(self.used["item"].max(initial=-1)) + 1, len(self.models)

@@ -1,4 +1,4 @@
-"""Pearson, Spearman and Kendall's tau-b, also without each cluster or with clusters drawn.
+"""Pearson, Spearman and Kendall's tau-b, also without each cluster.
 
 Own code rather than `scipy.stats`: that module takes longer to import than a whole command does,
 and has no leave-one-cluster-out.
@@ -69,9 +69,6 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 EXACT_CELLS: Final = 4_000_000
 """Clusters times points up to which Spearman is ranked anew without each cluster."""
-
-QUADRATIC_POINTS: Final = 4096
-"""Points up to which all pairs are held in memory, to draw clusters for tau-b."""
 
 _NO_SPREAD: Final = 1e-12
 _CHUNK_CELLS: Final = 2**20
@@ -205,26 +202,15 @@ def _tau(agree: Floats, differ_x: Floats, differ_y: Floats) -> Floats:
 
 
 def _pairs_inside(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floats:
-    """Shape (3, P): sums over the pairs within each cluster."""
-    result = np.zeros((3, n_clusters))
-    order = np.argsort(clusters, kind="stable")
+    """Shape (3, P): sums over the pairs within each cluster.
+
+    With every cluster above the one before it in x and in y, two points of different clusters are
+    ordered alike and differ in both: what is left of the sums is that of pairs within.
+    """
     sizes = np.bincount(clusters, minlength=n_clusters)
-    starts = np.cumsum(sizes) - sizes
-    for size in np.unique(sizes[sizes > 1]):
-        of_size = np.flatnonzero(sizes == size)
-        rows = max(1, _CHUNK_CELLS // int(size) ** 2)
-        for begin in range(0, len(of_size), rows):
-            chosen = of_size[begin : begin + rows]
-            result[:, chosen] = _all_pairs(x, y, order[starts[chosen, None] + np.arange(size)])
-    return result
-
-
-def _all_pairs(x: Floats, y: Floats, points: Ints) -> Floats:
-    """Shape (3, m): sums over the pairs within each row of `points`, shape (m, k)."""
-    if points.shape[1] > QUADRATIC_POINTS:
-        rows = [pair_sums(x[row], y[row]) for row in points]
-        return np.array([[part.sum() / 2 for part in row] for row in rows]).T
-    dx = np.sign(x[points][:, :, None] - x[points][:, None, :])
-    dy = np.sign(y[points][:, :, None] - y[points][:, None, :])
-    sums = [(part.sum(axis=(1, 2)) / 2) for part in (dx * dy, np.abs(dx), np.abs(dy))]
+    if sizes.max() == 1:
+        return np.zeros((3, n_clusters))
+    apart = (clusters * float(x.size) + _codes(values) for values in (x, y))
+    others = x.size - sizes[clusters]
+    sums = [np.bincount(clusters, part - others, n_clusters) / 2 for part in pair_sums(*apart)]
     return np.stack(sums)

@@ -184,10 +184,6 @@ class Lender:
         """Texts of a server's tokens by id, and of those that the run has numbered."""
         return texts_of(self._reader.query, [] if server is None else [server])
 
-    def server(self, number: int) -> StoredServer | None:
-        """A server by its number there; None where it is not known."""
-        return self.servers().get(number)
-
     def servers(self) -> Mapping[int, StoredServer]:
         """All servers by number, in the order they were met.
 

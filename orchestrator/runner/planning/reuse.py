@@ -157,7 +157,7 @@ class Copies:
         known = self._numbers.get((model, run.path, number))
         if known is not None:
             return known
-        server, label = lender.server(number), self._labels[model]
+        server, label = lender.servers().get(number), self._labels[model]
         here = 0
         if server is not None:
             self._compare(model, run, server, [])
