@@ -215,17 +215,20 @@ def make_console(stream: TextIO, width: int | None = None) -> Console:
     return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
-def print_to(stream: TextIO, renderable: RenderableType, *, wrap: bool = True) -> bool:
+def print_to(
+    stream: TextIO, renderable: RenderableType, width: int | None = None, *, wrap: bool = True
+) -> bool:
     """Print to a stream; False if the reader is gone (`orchestrator report | head`).
 
     Args:
         stream: Where to print.
         renderable: What to print.
+        width: As for `make_console`.
         wrap: Whether lines may be broken; messages that other programs read stay whole.
     """
     if stream.closed:
         return False
-    console = make_console(stream, None if wrap else _NEVER_WRAPPED)
+    console = make_console(stream, width if wrap else _NEVER_WRAPPED)
     if stream.isatty():
         return printed(lambda: console.print(renderable))
     # What the stream still holds may be written by that, too.
