@@ -210,7 +210,9 @@ def _pairs_inside(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floa
     sizes = np.bincount(clusters, minlength=n_clusters)
     if sizes.max() == 1:
         return np.zeros((3, n_clusters))
-    apart = (clusters * float(x.size) + _codes(values) for values in (x, y))
-    others = x.size - sizes[clusters]
-    sums = [np.bincount(clusters, part - others, n_clusters) / 2 for part in pair_sums(*apart)]
+    above, others = clusters * float(x.size), x.size - sizes[clusters]
+    sums = [
+        np.bincount(clusters, part - others, n_clusters) / 2
+        for part in pair_sums(above + _codes(x), above + _codes(y))
+    ]
     return np.stack(sums)
