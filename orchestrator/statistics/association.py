@@ -210,7 +210,8 @@ def _pairs_inside(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floa
     sizes = np.bincount(clusters, minlength=n_clusters)
     if sizes.max() == 1:
         return np.zeros((3, n_clusters))
-    above, others = clusters * float(x.size), x.size - sizes[clusters]
+    above: Floats = clusters * np.float64(x.size)
+    others = x.size - sizes[clusters]
     sums = [
         np.bincount(clusters, part - others, n_clusters) / 2
         for part in pair_sums(above + _codes(x), above + _codes(y))
