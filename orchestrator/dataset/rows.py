@@ -59,9 +59,6 @@ class Faults:
         self._found: dict[str, list[str]] = {}
         self._n = 0
 
-    def __len__(self) -> int:
-        return self._n
-
     def add(self, where: str, message: str) -> None:
         """Remember a fault; of one kind, and of kinds, only the first few are shown."""
         self._n += 1
@@ -130,8 +127,6 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
                 what = f"the {columns.key} {key!r:.80} was already given at {rows.where(other)}"
                 what += "" if names.key else "; if it is no key, set fields: {key: null}"
                 faults.add(rows.where(index), what)
-            if len(faults) == MAX_FAULTS:
-                break
         faults.check()
     made = Dataset(
         rows.file,
