@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
+from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.plugin import (
     Ask,
     AskFailed,
+    Choice,
+    ChooseAsk,
     Combination,
     Companion,
     Failure,
@@ -201,83 +204,65 @@ class Turn(NamedTuple):
 
     Attributes:
         number: From 1.
+        model: Who answered.
         messages: The conversation so far, the user's turn last; earlier answers are this model's.
         answer: What the model said.
     """
 
     number: int
+    model: str
     messages: Messages
     answer: Generation
 
 
 async def converse(
-    item: Item, models: Sequence[str], ask: Ask, drawing: Drawing, *, top_logprobs: int = 0
+    item: Item,
+    models: Sequence[str],
+    ask: Ask,
+    drawing: Drawing,
+    *,
+    top_logprobs: int = 0,
+    go_on: bool = False,
 ) -> list[tuple[Turn, ...]]:
     """Each turn's answers, one a model in the order of `models`.
 
-    A model sees its own earlier answers. All models answer a turn before the next begins.
+    A model sees its own earlier answers. All models answer a turn before the next begins. Where
+    the others `go_on`, models that failed for good are left out of the turn and all after it.
 
     Raises:
-        AskFailed: With the first failure: without an answer the conversation can't go on.
-    """
-    contexts: list[Messages] = [item.messages] * len(models)
-    turns: list[tuple[Turn, ...]] = []
-    for number in range(1, len(item.followups) + 2):
-        asks = _answers(item, zip(models, contexts, strict=True), drawing, number, top_logprobs)
-        answers: list[Generation] = await ask.all(*asks)
-        made = [Turn(number, *pair) for pair in zip(contexts, answers, strict=True)]
-        turns.append(tuple(made))
-        contexts = [_further(item, turn) for turn in made]
-    return turns
-
-
-async def converse_where_answered(
-    item: Item, models: Sequence[str], ask: Ask, drawing: Drawing
-) -> list[dict[str, Turn]]:
-    """Each turn's answers by model, without the models that failed for good in it or before.
-
-    Raises:
-        AskFailed: With the first failure of the moment: the next call may have that answer, and
+        AskFailed: With the first failure: without an answer the conversation can't go on. Where
+            others go on, with the first of the moment: the next call may have that answer, and
             what is made without it would stay.
     """
-    contexts = dict.fromkeys(models, item.messages)
-    turns: list[dict[str, Turn]] = []
+    sampling = drawing.sampling(item.category)
+    contexts = [(model, item.messages) for model in models]
+    turns: list[tuple[Turn, ...]] = []
     for number in range(1, len(item.followups) + 2):
-        made = await ask.settle(*_answers(item, contexts.items(), drawing, number))
+        made = await ask.settle(
+            *(
+                GenerateAsk(
+                    model,
+                    messages,
+                    sampling,
+                    item_key=item.key,
+                    turn=number,
+                    top_logprobs=top_logprobs,
+                )
+                for model, messages in contexts
+            )
+        )
         for outcome in made:
-            if isinstance(outcome, Failure) and not outcome.permanent:
+            if isinstance(outcome, Failure) and not (go_on and outcome.permanent):
                 raise AskFailed(outcome)
         turns.append(
-            {
-                model: Turn(number, messages, outcome)
-                for (model, messages), outcome in zip(contexts.items(), made, strict=True)
+            tuple(
+                Turn(number, model, messages, outcome)
+                for (model, messages), outcome in zip(contexts, made, strict=True)
                 if not isinstance(outcome, Failure)
-            }
+            )
         )
-        contexts = {model: _further(item, turn) for model, turn in turns[-1].items()}
+        contexts = [(turn.model, _further(item, turn)) for turn in turns[-1]]
     return turns
-
-
-def _answers(
-    item: Item,
-    contexts: Iterable[tuple[str, Messages]],
-    drawing: Drawing,
-    number: int,
-    top_logprobs: int = 0,
-) -> list[GenerateAsk]:
-    """Ask each model for its answer to a turn of its conversation."""
-    sampling = drawing.sampling(item.category)
-    return [
-        GenerateAsk(
-            model,
-            messages,
-            sampling,
-            item_key=item.key,
-            turn=number,
-            top_logprobs=top_logprobs,
-        )
-        for model, messages in contexts
-    ]
 
 
 def further_draws(
@@ -324,3 +309,37 @@ def _numbered(texts: Sequence[str]) -> str:
     if len(texts) == 1:
         return texts[0]
     return "\n\n".join(f"[Turn {number}]\n{text}" for number, text in enumerate(texts, 1))
+
+
+def fields(item: Item, *shown: Sequence[Turn]) -> dict[str, str | None]:
+    """Return what a judge's prompt may show, by our names and those of the harnesses.
+
+    `shown` are the turns of one answer, or of the one shown first and the one shown second.
+    """
+    turns = shown[0]
+    found: dict[str, str | None] = dict.fromkeys(
+        ("question", "prompt", "instruction"), questions(turns)
+    )
+    found["reference"] = references(item, turns)
+    # FastChat's names for the texts of each turn
+    for turn in turns:
+        found[f"question_{turn.number}"] = turn.messages[-1].content
+        found[f"ref_answer_{turn.number}"] = item.reference_of(turn.number)
+    sides = ("answer",) if len(shown) == 1 else ("answer_a", "answer_b")
+    for name, side in zip(sides, shown, strict=True):
+        found |= {f"{name}_{turn.number}": turn.answer.text for turn in side}
+    if len(shown) == 1:
+        return found | dict.fromkeys(("answer", "response"), replies(turns))
+    first, second = map(replies, shown)
+    found |= dict.fromkeys(("answer_a", "response", "response_1", "output_1"), first)
+    return found | dict.fromkeys(("answer_b", "response_another", "response_2", "output_2"), second)
+
+
+async def distributions(ask: Ask, asks: Iterable[ChooseAsk]) -> list[LabelDistribution]:
+    """Read the distribution over the labels of each ask.
+
+    Raises:
+        AskFailed: If one of them fails.
+    """
+    found: list[Choice] = await ask.all(*asks)
+    return [from_logprobs(one.logprobs, one.upper) for one in found]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
+from orchestrator.judgment.distribution import LabelDistribution
 from orchestrator.judgment.verdicts import NONE, Match, Reading, Winner, matched
 from orchestrator.methods._drawing import (
     Drawing,
@@ -21,11 +21,10 @@ from orchestrator.methods._drawing import (
     OfAnswersSettings,
     Turn,
     converse,
+    distributions,
+    fields,
     pairs_by_judge,
     permanent,
-    questions,
-    references,
-    replies,
 )
 from orchestrator.methods._examples import BEGUN, BEGUN_REPLY
 from orchestrator.methods._verdicts import after_thinking, cut, spelled
@@ -195,30 +194,7 @@ def messages(wording: Wording, fields: Mapping[str, str | None]) -> Messages:
     return (Message("system", system), asked) if system else (asked,)
 
 
-def fields(item: Item, shown: Sequence[Sequence[Turn]]) -> dict[str, str | None]:
-    """Return the values that a wording may show, by their names in the harnesses' own templates.
-
-    `shown` are the turns of one answer, or of the one shown first and the one shown second.
-    """
-    turns = shown[0]
-    found: dict[str, str | None] = dict.fromkeys(
-        ("question", "prompt", "instruction"), questions(turns)
-    )
-    found["reference"] = references(item, turns)
-    # FastChat's names for the texts of each turn
-    for turn in turns:
-        found[f"question_{turn.number}"] = turn.messages[-1].content
-        found[f"ref_answer_{turn.number}"] = item.reference_of(turn.number)
-    sides = ("answer",) if len(shown) == 1 else ("answer_a", "answer_b")
-    for name, side in zip(sides, shown, strict=True):
-        found |= {f"{name}_{turn.number}": turn.answer.text for turn in side}
-    if len(shown) == 1:
-        return found | dict.fromkeys(("answer", "response"), replies(turns))
-    first, second = map(replies, shown)
-    found |= dict.fromkeys(("answer_a", "response", "response_1", "output_1"), first)
-    return found | dict.fromkeys(("answer_b", "response_another", "response_2", "output_2"), second)
-
-
+_NO_REFERENCE: Final = Item(key="", messages=(Message("user", ""),))
 HarnessConfigT = TypeVar("HarnessConfigT", bound=HarnessSettings, covariant=True)
 
 
@@ -288,17 +264,14 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
             return super().combinations(candidates)
         return pairs_by_judge(candidates, self.judges)
 
+    def needs(self) -> frozenset[str]:
+        """The reference, where the wording of an item that has none shows it."""
+        return self.config.wording(_NO_REFERENCE, 1).shows({"reference"})
+
     def identify(self, unit: Unit) -> Row:
         """Item, category, judge, and the model or the two models."""
-        one = len(unit.models) == 1
-        return {
-            "item": unit.item.key,
-            "category": unit.item.category,
-            "judge": unit.judge,
-            "model": unit.models[0] if one else None,
-            "model_a": None if one else unit.models[0],
-            "model_b": None if one else unit.models[1],
-        }
+        known = {**dict.fromkeys(self.unit_columns), **super().identify(unit)}
+        return known | ({"model": None} if len(unit.models) > 1 else {})
 
     def form(self) -> Format:
         """Return how verdicts are written."""
@@ -333,7 +306,9 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
         config, convention = self.config, self.config.convention
         more = config.fields(unit.item)
         prompts = [
-            messages(config.wording(unit.item, len(shown[0])), {**fields(unit.item, shown), **more})
+            messages(
+                config.wording(unit.item, len(shown[0])), {**fields(unit.item, *shown), **more}
+            )
             for shown in judged
         ]
         sampling = config.judgment.sampling(unit.item.category)
@@ -348,14 +323,12 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
         found = [_verdict(text, form, convention) for text in texts]
         read = enumerate(found if config.distribution else ())
         slots = {i: one.slot for i, one in read if one.slot is not None}
-        choices = await ask.all(
-            *(
-                ask.choose(unit.judge, prompts[i], labels, prefix=prefix)
-                for i, (prefix, labels) in slots.items()
-            )
+        asks = (
+            ask.choose(unit.judge, prompts[i], labels, prefix=prefix)
+            for i, (prefix, labels) in slots.items()
         )
-        for i, choice in zip(slots, choices, strict=True):
-            found[i] = found[i]._replace(distribution=from_logprobs(choice.logprobs, choice.upper))
+        for i, seen in zip(slots, await distributions(ask, asks), strict=True):
+            found[i] = found[i]._replace(distribution=seen)
         return found
 
 

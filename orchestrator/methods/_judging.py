@@ -1,19 +1,18 @@
 """Settings, prompts, traces, and the distribution at the verdict, shared by judging methods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
-from orchestrator.methods._drawing import Drawing, Judges, OfAnswers, permanent
+from orchestrator.judgment.distribution import LabelDistribution, mixture
+from orchestrator.methods._drawing import Drawing, Judges, OfAnswers, distributions, permanent
 from orchestrator.methods._examples import REASONED
 from orchestrator.methods._leading import LedSettings, continued, lead
-from orchestrator.methods._verdicts import after_thinking, slot_of, spelled
+from orchestrator.methods._verdicts import Slot, after_thinking, slot_of, spelled
 from orchestrator.plugin import (
     Ask,
-    Choice,
     ChooseAsk,
     Generation,
     Label,
@@ -140,7 +139,6 @@ def needs_of(template: str, fields: Mapping[str, str]) -> frozenset[str]:
     return frozenset()
 
 
-T = TypeVar("T")
 JudgeConfigT = TypeVar("JudgeConfigT", bound=JudgeSettings, covariant=True)
 
 
@@ -252,47 +250,91 @@ async def judge_prompts(
         AskFailed: If a request fails, no trace of a prompt has a verdict, or nothing is known
             about any label: no verdict is not a tie.
     """
-    prompts = lead(prompts, config.template(), config)
+    prompts, every = lead(prompts, config.template(), config), [labels] * len(prompts)
+    slots = await places(ask, unit, prompts, every, config)
+    read = await at_places(ask, unit, prompts, every, config, slots)
+    found = [judged([one for one in of_prompt if one is not None]) for of_prompt in read]
     if not config.chain_of_thought:
-        prefix = Prefix(config.prefix) if config.prefix else NO_PREFIX
-        asked = continued(labels, config.prefix)
-        choices = await ask.all(
-            *(ask.choose(unit.judge, prompt, asked, prefix=prefix) for prompt in prompts)
-        )
-        return [judged([choice])._replace(traces=()) for choice in choices]
+        return [one._replace(traces=()) for one in found]
+    return [one._replace(n_silent=of.count(None)) for one, of in zip(found, slots, strict=True)]
+
+
+async def places(
+    ask: Ask,
+    unit: Unit,
+    prompts: Sequence[Messages],
+    labels: Sequence[tuple[Label, ...]],
+    config: JudgeSettings,
+    find: Callable[[Generation, tuple[Label, ...]], Slot | None] = slot_of,
+) -> list[list[Slot | None]]:
+    """Where each prompt's verdict stands: where its reply begins, or in each trace.
+
+    `find` looks for it in a trace, among the labels of the prompt. With a prefix it stands behind
+    the reasons: the judge adds it there. None where a trace has no verdict.
+
+    Raises:
+        AskFailed: As of `reason`, and if no trace of a prompt has a verdict.
+    """
+    prefix = Prefix(config.prefix) if config.prefix else NO_PREFIX
+    if not config.chain_of_thought:
+        return [[(prefix, "")] for _ in prompts]
     traces = await reason(ask, unit, prompts, config)
-    places = [[_place(trace, labels, config.prefix) for trace in drawn] for drawn in traces]
-    asks = [
-        ask.choose(unit.judge, prompt, asked, prefix=prefix)
-        for prompt, of_prompt, drawn in zip(prompts, places, traces, strict=True)
-        for prefix, asked in said(of_prompt, drawn)
-    ]
-    read = iter(await ask.all(*asks))
-    found = []
-    for of_prompt in places:
-        n_said = sum(place is not None for place in of_prompt)
-        one = judged([next(read) for _ in range(n_said)])
-        found.append(one._replace(n_silent=len(of_prompt) - n_said))
+    found: list[list[Slot | None]] = []
+    for drawn, of in zip(traces, labels, strict=True):
+        if config.prefix:
+            ended = (after_thinking(one.text) is not None for one in drawn)
+            begun = [(Prefix(begun_reply(one.text, config.prefix)), "") for one in drawn]
+            slots = [
+                one if has_ended else None for one, has_ended in zip(begun, ended, strict=True)
+            ]
+        else:
+            slots = [find(trace, of) for trace in drawn]
+        if not any(slots):
+            n_cut = sum(trace.finish_reason == "length" for trace in drawn)
+            why = f"; {n_cut} of {len(drawn)} were cut off" if n_cut else ""
+            what = "the judge's reasoning has no verdict"
+            if len(drawn) > 1:
+                what = f"none of {len(drawn)} reasonings has a verdict"
+            raise permanent("no_verdict", f"{what}{why}")
+        found.append(slots)
     return found
+
+
+async def at_places(
+    ask: Ask,
+    unit: Unit,
+    prompts: Sequence[Messages],
+    labels: Sequence[tuple[Label, ...]],
+    config: JudgeSettings,
+    slots: Sequence[Sequence[Slot | None]],
+) -> list[list[LabelDistribution | None]]:
+    """Read the labels of each prompt at each of its places; None where there is no place.
+
+    Raises:
+        AskFailed: If a request fails.
+    """
+    read = iter(
+        await distributions(
+            ask,
+            (
+                ask.choose(
+                    unit.judge,
+                    prompt,
+                    spelled(continued(of, config.prefix), slot[1]),
+                    prefix=slot[0],
+                )
+                for prompt, of, of_prompt in zip(prompts, labels, slots, strict=True)
+                for slot in of_prompt
+                if slot is not None
+            ),
+        )
+    )
+    return [[None if slot is None else next(read) for slot in of_prompt] for of_prompt in slots]
 
 
 def begun_reply(reasons: str, prefix: str) -> str:
     """Return the beginning of a reply: reasons, then the prefix of the label."""
     return f"{reasons.rstrip()}\n\n{prefix}" if reasons.strip() else prefix
-
-
-def _place(
-    trace: Generation, labels: tuple[Label, ...], prefix: str
-) -> tuple[Prefix, tuple[Label, ...]] | None:
-    """Return what precedes the label of a trace, and the labels as they go on from there.
-
-    The label is that of the trace's own verdict; with a prefix, one that the judge adds behind it.
-    """
-    if prefix:
-        begun = Prefix(begun_reply(trace.text, prefix))
-        return None if after_thinking(trace.text) is None else (begun, continued(labels, prefix))
-    slot = slot_of(trace, labels)
-    return None if slot is None else (slot[0], spelled(labels, slot[1]))
 
 
 async def reason(
@@ -320,29 +362,12 @@ async def reason(
     return [tuple(traces[at : at + n]) for at in range(0, len(traces), n)]
 
 
-def said(slots: Sequence[T | None], traces: Sequence[Generation]) -> list[T]:
-    """Return the places of verdicts, without the traces that have none.
-
-    Raises:
-        AskFailed: If there is none.
-    """
-    found = [slot for slot in slots if slot is not None]
-    if found:
-        return found
-    n_cut = sum(trace.finish_reason == "length" for trace in traces)
-    why = f"; {n_cut} of {len(traces)} were cut off" if n_cut else ""
-    what = "the judge's reasoning" if len(traces) == 1 else f"none of {len(traces)} reasonings"
-    verb = "has no verdict" if len(traces) == 1 else "has a verdict"
-    raise permanent("no_verdict", f"{what} {verb}{why}")
-
-
-def judged(choices: Sequence[Choice]) -> Judged:
+def judged(each: Sequence[LabelDistribution]) -> Judged:
     """The average of the distributions that were read.
 
     Raises:
         AskFailed: If one of them is undefined.
     """
-    each = [from_logprobs(choice.logprobs, choice.upper) for choice in choices]
     found = mixture(each)
     if found.probabilities is None:
         reason = found.undefined or "nothing is known"

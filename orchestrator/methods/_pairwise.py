@@ -10,10 +10,8 @@ from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods._drawing import (
     Turn,
     converse,
+    fields,
     pairs_by_judge,
-    questions,
-    references,
-    replies,
 )
 from orchestrator.methods._judging import JudgeMethod, JudgeSettings, user_message
 from orchestrator.plugin import (
@@ -135,14 +133,7 @@ def pair_prompt(
     Raises:
         AskFailed: If the item lacks a field that the template needs.
     """
-    fields = {
-        "prompt": questions(first),
-        "reference": references(item, first),
-        "answer_a": replies(first),
-        "answer_b": replies(second),
-        **values,
-    }
-    return user_message(template, fields)
+    return user_message(template, {**fields(item, first, second), **values})
 
 
 def pair_row(turns: tuple[Turn, ...], ab: Order, ba: Order) -> Row:

@@ -162,7 +162,7 @@ BETWEEN: Final = " "
 """Between the two scores of a reply."""
 
 
-def slot_of_two(trace: Generation, scores: Sequence[Label]) -> Slot | None:
+def slot_of_two(trace: Generation, scores: tuple[Label, ...]) -> Slot | None:
     """The slot of the first of two scores that end a trace; None where there are none."""
     begin = after_thinking(trace.text)
     if begin is None or trace.finish_reason == "length":

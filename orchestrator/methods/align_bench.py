@@ -196,10 +196,6 @@ class AlignBench(HarnessJudge[Config]):
     published_as = "AlignBench"
     forms = (SCORE,)
 
-    def needs(self) -> frozenset[str]:
-        """The reference, where the wording shows it."""
-        return self.config.template().shows({"reference"})
-
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """One overall score with its dimensions, a turn."""
         rows = await super().evaluate(unit, ask)

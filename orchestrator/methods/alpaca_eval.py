@@ -22,7 +22,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from orchestrator.contracts.settings import GivenFile
-from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
+from orchestrator.judgment.distribution import LabelDistribution
 from orchestrator.methods import _harness
 from orchestrator.methods._drawing import (
     Drawing,
@@ -31,6 +31,8 @@ from orchestrator.methods._drawing import (
     OfAnswersSettings,
     Turn,
     converse,
+    distributions,
+    fields,
     pairs_by_judge,
     questions,
     with_baseline,
@@ -242,12 +244,11 @@ async def _judged(
     asks = []
     for model_first in orders:
         outputs = (mine, theirs) if model_first else (theirs, mine)
-        prompt = _harness.messages(config.wording(), _harness.fields(unit.item, outputs))
+        prompt = _harness.messages(config.wording(), fields(unit.item, *outputs))
         asks.append(ask.choose(unit.judge, prompt, _COMPACT_LABELS if built_in else _LABELS))
-    choices = await ask.all(*asks)
+    seen = await distributions(ask, asks)
     values = _COMPACT_SECOND if built_in else _SECOND
     row: Row = {"model_first": None if config.order == "both" else switched}
-    seen = [from_logprobs(one.logprobs, one.upper) for one in choices]
     lacking = next((one for one in seen if one.probabilities is None), None)
     if lacking is not None:
         return row | {

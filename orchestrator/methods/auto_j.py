@@ -166,7 +166,3 @@ class AutoJ(HarnessJudge[Config]):
         """Return how verdicts are written."""
         is_first = self.config.prompts == "first_line"
         return Format(read_rating, TEN, RATINGS) if is_first else super().form()
-
-    def needs(self) -> frozenset[str]:
-        """The reference, where the wording shows it."""
-        return wording(self.config.prompts, self.config.mode, 1).shows({"reference"})

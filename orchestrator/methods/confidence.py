@@ -27,7 +27,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from orchestrator.judgment import confidence as formulas
-from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
+from orchestrator.judgment.distribution import LabelDistribution
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods._drawing import (
     Drawing,
@@ -36,6 +36,7 @@ from orchestrator.methods._drawing import (
     Turn,
     answer_stage,
     converse,
+    distributions,
     further_draws,
     questions,
 )
@@ -224,8 +225,8 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn, question: str) 
             row["undefined"] = "the entailment of two samples is not known"
         row |= of_samples(drawn, meanings)
     if config.p_true is not None:
-        choice = await _is_true(config, model, question, answer.text)
-        row |= of_truth(from_logprobs(choice.logprobs, choice.upper))
+        (said,) = await distributions(ask, [_is_true(config, model, question, answer.text)])
+        row |= of_truth(said)
     return row
 
 
@@ -301,9 +302,7 @@ async def _meanings(
             for one in firsts
             for pair in ((one, text), (text, one))
         ]
-        said = [
-            from_logprobs(one.logprobs, one.upper).probabilities for one in await ask.all(*both)
-        ]
+        said = [one.probabilities for one in await distributions(ask, both)]
         if any(one is None for one in said):
             return None
         entails = [one is not None and one[0] > max(one[1:]) for one in said]

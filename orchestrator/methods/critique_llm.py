@@ -167,9 +167,3 @@ class CritiqueLLM(HarnessJudge[Config]):
     version = 4
     published_as = "CritiqueLLM"
     forms = (SCORE, LABEL)
-
-    def needs(self) -> frozenset[str]:
-        """The reference, where it is to be shown whatever the item."""
-        return frozenset(
-            {"reference"} if self.config.reference or self.config.prompts == "compact" else ()
-        )

@@ -175,7 +175,3 @@ class MTBenchJudge(HarnessJudge[Config]):
     def answering(self) -> tuple[ModelName, ...] | None:
         """Models whose answers are drawn, the baseline among them."""
         return with_baseline(self.config.candidates, self.config.baseline)
-
-    def needs(self) -> frozenset[str]:
-        """The reference, where the wording shows it whatever the category."""
-        return frozenset({"reference"} if self.config.prompts == "compact" else ())

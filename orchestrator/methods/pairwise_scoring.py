@@ -26,9 +26,16 @@ import msgspec
 from pydantic import Field, model_validator
 
 from orchestrator.judgment.distribution import mixture
-from orchestrator.methods._drawing import Turn
+from orchestrator.methods._drawing import Turn, distributions
 from orchestrator.methods._examples import example
-from orchestrator.methods._judging import Judged, example_place, judged, reason, said, stages_of
+from orchestrator.methods._judging import (
+    Judged,
+    at_places,
+    example_place,
+    judged,
+    places,
+    stages_of,
+)
 from orchestrator.methods._leading import lead
 from orchestrator.methods._own_labels import GradeLabels, Grades, ascending, check_shown, spanned
 from orchestrator.methods._pairwise import (
@@ -40,16 +47,10 @@ from orchestrator.methods._pairwise import (
     PairwiseSettings,
     pair_row,
 )
-from orchestrator.methods._verdicts import (
-    BETWEEN,
-    Slot,
-    slot_of_two,
-    spelled,
-)
+from orchestrator.methods._verdicts import BETWEEN, slot_of_two
 from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Messages, Prefix, Row, Stage, Unit
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.judging import SCORING_PROMPTS
-from orchestrator.records import NO_PREFIX
 
 _MOST_SCORES: Final = 101
 
@@ -148,8 +149,7 @@ class PairwiseScoring(PairwiseJudge[Config]):
         """Both answers, both orders, one row a turn."""
         config = self.config
         turns, prompts = await self.both_orders(unit, ask, **config.grades().ends())
-        starts, n_drawn = await _places(unit, ask, config, prompts)
-        read = await _orders(unit, ask, config, starts, n_drawn)
+        read = await _orders(unit, ask, config, prompts)
         return [
             _row(made, ab, ba, config)
             for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
@@ -168,61 +168,36 @@ def _examples(config: Config) -> tuple[ChooseAsk, ...]:
     )
 
 
-_Start = tuple[int, Messages, Slot]
-"""The place of a first score: the number of its prompt, the prompt, and the slot behind a trace."""
-
-
 _Scores = tuple[tuple[float, ...], tuple[float, ...], Order]
 """Both scores in one presentation order: K probabilities of the scores of the answer shown first, K
 of the other's, behind the most likely first score, and the 2K-1 levels of their differences, whose
 coverage is the mass on the scores in both places, multiplied."""
 
 
-async def _places(
-    unit: Unit, ask: Ask, config: Config, prompts: Sequence[Messages]
-) -> tuple[list[_Start], int]:
-    """Return the places of the first scores, and the number of traces drawn for each prompt."""
-    prompts = lead(prompts, config.template(), config)
-    if not config.chain_of_thought:
-        return [(at, prompt, (NO_PREFIX, "")) for at, prompt in enumerate(prompts)], 0
-    traces = await reason(ask, unit, prompts, config)
-    starts = [
-        (at, prompt, slot)
-        for at, (prompt, drawn) in enumerate(zip(prompts, traces, strict=True))
-        for slot in said([slot_of_two(trace, config.verdicts()) for trace in drawn], drawn)
-    ]
-    return starts, config.traces
-
-
 async def _orders(
-    unit: Unit, ask: Ask, config: Config, starts: Sequence[_Start], n_drawn: int
+    unit: Unit, ask: Ask, config: Config, prompts: Sequence[Messages]
 ) -> list[_Scores]:
     """Both scores of each prompt, the second behind the most likely first one."""
-    labels_1, labels_2 = config.verdicts(), config.second_labels()
-    choices = await ask.all(
-        *(
-            ask.choose(unit.judge, messages, spelled(labels_1, lead), prefix=prefix)
-            for _, messages, (prefix, lead) in starts
+    prompts, labels = lead(prompts, config.template(), config), config.verdicts()
+    every = [labels] * len(prompts)
+    slots = await places(ask, unit, prompts, every, config, slot_of_two)
+    read = await at_places(ask, unit, prompts, every, config, slots)
+    known = [(at, *slot) for at, of in enumerate(slots) for slot in of if slot is not None]
+    firsts = [judged([one]) for of in read for one in of if one is not None]
+    asks = []
+    for (at, prefix, lead_in), first in zip(known, firsts, strict=True):
+        # The reply up to the first score and with it, as text: the server finds its tokens.
+        score = labels[config.likeliest(first.probabilities)].spellings[0]
+        # Characters of a score's own token stand for the white space before it.
+        begun = prefix.text + (lead_in + score.lstrip() if lead_in else score)
+        asks.append(
+            ask.choose(unit.judge, prompts[at], config.second_labels(), prefix=Prefix(begun))
         )
-    )
-    firsts = [judged([choice]) for choice in choices]
-    # The reply up to the first score and with it, as text: the server finds its tokens.
-    scores = [labels_1[config.likeliest(first.probabilities)].spellings[0] for first in firsts]
-    # Characters of a score's own token stand for the white space before it.
-    prefixes = [
-        Prefix(prefix.text + (lead + score.lstrip() if lead else score))
-        for (_, _, (prefix, lead)), score in zip(starts, scores, strict=True)
-    ]
-    choices = await ask.all(
-        *(
-            ask.choose(unit.judge, messages, labels_2, prefix=prefix)
-            for (_, messages, _), prefix in zip(starts, prefixes, strict=True)
-        )
-    )
-    seconds = [judged([choice]) for choice in choices]
+    seconds = [judged([one]) for one in await distributions(ask, asks)]
     by_prompt: dict[int, list[tuple[Judged, Judged]]] = {}
-    for (at, _, _), *pair in zip(starts, firsts, seconds, strict=True):
-        by_prompt.setdefault(at, []).append((pair[0], pair[1]))
+    for (at, *_), first, second in zip(known, firsts, seconds, strict=True):
+        by_prompt.setdefault(at, []).append((first, second))
+    n_drawn = config.traces if config.chain_of_thought else 0
     return [_averaged(pairs, n_drawn, config) for pairs in by_prompt.values()]
 
 

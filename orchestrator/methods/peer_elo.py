@@ -28,7 +28,7 @@ from orchestrator.methods._drawing import (
     OfAnswers,
     OfAnswersSettings,
     Turn,
-    converse_where_answered,
+    converse,
     permanent,
 )
 from orchestrator.plugin import (
@@ -135,7 +135,7 @@ class PeerElo(OfAnswers[Config]):
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """All votes of all turns: one row a pair of answers."""
         rows: list[Row] = []
-        turns = await converse_where_answered(unit.item, unit.models, ask, self.config.answer)
+        turns = await converse(unit.item, unit.models, ask, self.config.answer, go_on=True)
         for number, turn in enumerate(turns, 1):
             if len(turn) < FEWEST:
                 # A turn on which nobody could vote; earlier turns keep their rows.
@@ -145,14 +145,12 @@ class PeerElo(OfAnswers[Config]):
                 failed = {"status": "failed", "cause": "too_few_answers", "message": said}
                 rows += [{"turn": number, **failed}]
                 continue
-            compared = await ask.similarity(
-                unit.judge, [made.answer.text for made in turn.values()]
-            )
+            compared = await ask.similarity(unit.judge, [made.answer.text for made in turn])
             rows += _rows(unit, turn, compared, self.config)
         return rows
 
 
-def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Config) -> list[Row]:
+def _rows(unit: Unit, turn: Sequence[Turn], compared: PairScores, config: Config) -> list[Row]:
     """The rows of one turn.
 
     `compared.precision[k, i]` is the share of k's answer that is found in i's: s(o_i, o_k).
@@ -164,10 +162,10 @@ def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Co
     if config.baseline is not None:
         # 0 for texts that have nothing to do with each other, as `bert-score` has it.
         f1 = (f1 - config.baseline) / (1.0 - config.baseline)
-    models = list(turn)
+    models = [made.model for made in turn]
     shared = {
-        "turn": next(iter(turn.values())).number,
-        "missing": [model for model in unit.models if model not in turn],
+        "turn": turn[0].number,
+        "missing": [model for model in unit.models if model not in models],
         "n_truncated": compared.n_truncated,
     }
     rows: list[Row] = []
@@ -177,7 +175,7 @@ def _rows(unit: Unit, turn: Mapping[str, Turn], compared: PairScores, config: Co
         votes = {model: vote for model, vote in votes.items() if model in voters}
         wins_a, wins_b, ties = (list(votes.values()).count(one) for one in (1.0, 0.0, 0.5))
         n = wins_a + wins_b + ties
-        text_a, text_b = (turn[models[one]].answer.text for one in (first, second))
+        text_a, text_b = (turn[one].answer.text for one in (first, second))
         rows.append(
             {
                 **shared,

@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar, Final, Self
 from pydantic import Field, field_validator, model_validator
 
 from orchestrator.judgment.pointwise import describe_scores
-from orchestrator.methods._drawing import Turn, converse, questions, references, replies
+from orchestrator.methods._drawing import converse, fields
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
     JudgeMethod,
@@ -38,7 +38,6 @@ from orchestrator.plugin import (
     Columns,
     Compared,
     Label,
-    Messages,
     Row,
     ScoreColumns,
     Stage,
@@ -145,9 +144,12 @@ class PointwiseRating(JudgeMethod[Config]):
         """The answer and its rating, one row a turn."""
         config = self.config
         turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
-        prompts = [_messages(unit, config, turns[:n]) for n in range(1, len(turns) + 1)]
+        grades, template = config.grades(), config.template()
+        prompts = [
+            user_message(template, fields(unit.item, turns[:n]) | grades.ends())
+            for n in range(1, len(turns) + 1)
+        ]
         read = await judge_prompts(ask, unit, prompts, config.verdicts(), config)
-        grades = config.grades()
         scores, values = grades.scores(), grades.values()
         rows: list[Row] = []
         for turn, one in zip(turns, read, strict=True):
@@ -173,13 +175,3 @@ class PointwiseRating(JudgeMethod[Config]):
 def _examples(config: Config) -> tuple[ChooseAsk, ...]:
     begun, asked = example_place(config, config.verdicts())
     return example(config.template(), asked, begun=begun, **config.grades().ends())
-
-
-def _messages(unit: Unit, config: Config, turns: Sequence[Turn]) -> Messages:
-    fields = {
-        "prompt": questions(turns),
-        "reference": references(unit.item, turns),
-        "answer": replies(turns),
-        **config.grades().ends(),
-    }
-    return user_message(config.template(), fields)

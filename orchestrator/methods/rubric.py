@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Final, Self
 from pydantic import Field, model_validator
 
 from orchestrator.contracts.rows import FAILED
-from orchestrator.judgment.distribution import LabelDistribution, from_logprobs, mixture
+from orchestrator.judgment.distribution import LabelDistribution, mixture
 from orchestrator.judgment.rubric import (
     HIGHEST,
     CriterionReading,
@@ -44,13 +44,15 @@ from orchestrator.methods._criteria import (
     asked_criteria,
     graded,
 )
-from orchestrator.methods._drawing import Turn, converse, questions, references, replies
+from orchestrator.methods._drawing import Turn, converse, distributions, fields
 from orchestrator.methods._examples import FIELDS as EXAMPLE
 from orchestrator.methods._examples import REASONED, example
 from orchestrator.methods._judging import (
     JudgeMethod,
     JudgeSettings,
+    at_places,
     needs_of,
+    places,
     reason,
     stages_of,
     user_message,
@@ -60,7 +62,6 @@ from orchestrator.methods._own_labels import GradeLabels, Grades, check_shown, s
 from orchestrator.methods._verdicts import slot_of, slots_by_name, spelled
 from orchestrator.plugin import (
     Ask,
-    Choice,
     ChooseAsk,
     Columns,
     Compared,
@@ -77,7 +78,6 @@ from orchestrator.plugin import (
 from orchestrator.prompts import variables
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.judging import ALL_CRITERIA, ONE_CRITERION
-from orchestrator.records import NO_PREFIX
 
 _ONE: Final = ("criterion", "description", "scale", "low", "high")
 FIELDS: Final = ("prompt", "reference", "answer", *_ONE, "criteria")
@@ -234,12 +234,10 @@ class Rubric(JudgeMethod[Config]):
         asked = config.asked(unit.item)
         turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
         prompts = _prompts(unit, config, asked, turns)
-        if config.chain_of_thought:
-            read = await _after_reasons(ask, unit, config, asked, prompts)
-        elif config.together:
+        if config.together and not config.chain_of_thought:
             read = await _in_one_reply(ask, unit, asked, prompts)
         else:
-            read = await _one_by_one(ask, unit, config, asked, prompts)
+            read = await _read(ask, unit, config, asked, prompts)
         return [_row(turn, one, asked, config) for turn, one in zip(turns, read, strict=True)]
 
 
@@ -260,40 +258,43 @@ def _prompts(
     """Return the prompts turn by turn, of each turn one a criterion, or one."""
     found = []
     for n in range(1, len(turns) + 1):
-        about = {
-            "prompt": questions(turns[:n]),
-            "reference": references(unit.item, turns[:n]),
-            "answer": replies(turns[:n]),
-        }
+        about = fields(unit.item, turns[:n])
         found += [
             user_message(config.template(), {**about, **one}) for one in _shown(asked, config)
         ]
     return list(lead(found, config.template(), config))
 
 
-def _distribution(choice: Choice) -> LabelDistribution:
-    return from_logprobs(choice.logprobs, choice.upper)
-
-
-async def _one_by_one(
+async def _read(
     ask: Ask,
     unit: Unit,
     config: Config,
     asked: Sequence[AskedCriterion],
     prompts: Sequence[Messages],
 ) -> list[Replies]:
-    """Each criterion at the beginning of a reply of its own."""
-    prefix = Prefix(config.prefix) if config.prefix else NO_PREFIX
-    labels = [continued(one.labels, config.prefix) for one in asked]
-    n = len(asked)
-    choices = await ask.all(
-        *(
-            ask.choose(unit.judge, prompt, labels[at % n], prefix=prefix)
-            for at, prompt in enumerate(prompts)
-        )
-    )
-    read = [_distribution(choice) for choice in choices]
-    return [[list(read[at : at + n])] for at in range(0, len(read), n)]
+    """Each criterion in a reply of its own, or where it stands in the judge's own reply.
+
+    There it is given all that stands before it.
+    """
+    n, every = len(asked), [one.labels for one in asked]
+    if config.together:
+        # A slot of each criterion in each trace of the one prompt of a turn.
+        keys = [one.key for one in asked]
+        slots = [
+            list(of_criterion)
+            for drawn in await reason(ask, unit, prompts, config)
+            for of_criterion in zip(*(slots_by_name(t, keys, every) for t in drawn), strict=True)
+        ]
+        prompts = [prompt for prompt in prompts for _ in asked]
+    elif config.chain_of_thought:
+        traces = await reason(ask, unit, prompts, config)
+        slots = [[slot_of(one, every[at % n]) for one in drawn] for at, drawn in enumerate(traces)]
+    else:
+        slots = await places(ask, unit, prompts, every, config)
+    labels = every * (len(prompts) // n)
+    read = await at_places(ask, unit, prompts, labels, config, slots)
+    of_turns = (read[at : at + n] for at in range(0, len(read), n))
+    return [[list(reply) for reply in zip(*of_turn, strict=True)] for of_turn in of_turns]
 
 
 async def _in_one_reply(
@@ -307,15 +308,11 @@ async def _in_one_reply(
     found: list[list[LabelDistribution | None]] = [[] for _ in prompts]
     for one in asked:
         going = [at for at, text in enumerate(texts) if text is not None]
-        choices = await ask.all(
-            *(
-                ask.choose(
-                    unit.judge, prompts[at], one.labels, prefix=Prefix(f"{texts[at]}{one.key}:")
-                )
-                for at in going
-            )
-        )
-        read = dict(zip(going, map(_distribution, choices), strict=True))
+        asks = [
+            ask.choose(unit.judge, prompts[at], one.labels, prefix=Prefix(f"{texts[at]}{one.key}:"))
+            for at in going
+        ]
+        read = dict(zip(going, await distributions(ask, asks), strict=True))
         for at, text in enumerate(texts):
             seen = read.get(at)
             found[at].append(seen)
@@ -326,43 +323,6 @@ async def _in_one_reply(
             written = one.labels[p.index(max(p))].spellings[0].strip()
             texts[at] = f"{text}{one.key}: {written}\n"
     return [[reply] for reply in found]
-
-
-async def _after_reasons(
-    ask: Ask,
-    unit: Unit,
-    config: Config,
-    asked: Sequence[AskedCriterion],
-    prompts: Sequence[Messages],
-) -> list[Replies]:
-    """Each criterion where it stands in the judge's own reply, given all that stands before it."""
-    n, traces = len(asked), await reason(ask, unit, prompts, config)
-    every = [one.labels for one in asked]
-    asks: list[ChooseAsk] = []
-    read: list[list[list[int | None]]] = []
-    n_prompts = 1 if config.together else n
-    for first in range(0, len(prompts), n_prompts):
-        of_turn: list[list[int | None]] = []
-        for k in range(config.traces):
-            if config.together:
-                slots = slots_by_name(traces[first][k], [one.key for one in asked], every)
-            else:
-                slots = [slot_of(traces[first + c][k], every[c]) for c in range(n)]
-            places: list[int | None] = []
-            for c, slot in enumerate(slots):
-                places.append(None if slot is None else len(asks))
-                if slot is not None:
-                    prompt = prompts[first if config.together else first + c]
-                    prefix, lead = slot
-                    labels = spelled(every[c], lead)
-                    asks.append(ask.choose(unit.judge, prompt, labels, prefix=prefix))
-            of_turn.append(places)
-        read.append(of_turn)
-    seen = [_distribution(choice) for choice in (await ask.all(*asks) if asks else [])]
-    return [
-        [[None if at is None else seen[at] for at in places] for places in of_turn]
-        for of_turn in read
-    ]
 
 
 def _row(turn: Turn, read: Replies, asked: Sequence[AskedCriterion], config: Config) -> Row:

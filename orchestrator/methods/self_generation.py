@@ -60,7 +60,3 @@ class SelfGeneration(HarnessJudge[Config]):
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Every model is its own judge."""
         return [Combination((model,), model) for model in candidates]
-
-    def needs(self) -> frozenset[str]:
-        """The reference, where the wording shows it."""
-        return auto_j.wording(self.config.prompts, "single", 1).shows({"reference"})
