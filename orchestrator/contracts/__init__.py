@@ -177,17 +177,14 @@ def called_with(*names: str, is_async: bool = False) -> _Fault:
     return fault
 
 
-def _settings(base: type[Settings]) -> _Fault:
-    def fault(value: object) -> str:
-        if isinstance(value, type) and issubclass(value, base):
-            return ""
-        return f"must be derived from {base.__name__}"
-
-    return fault
+def _must(holds: Callable[[Any], bool], said: str) -> _Fault:
+    """Return the test of a value of which something must hold."""
+    return lambda value: "" if holds(value) else f"must {said}"
 
 
-def _version(value: object) -> str:
-    return "" if type(value) is int and value >= 1 else "must be an integer of at least 1"
+def _settings(base: type[Plugin | Settings]) -> _Fault:
+    said = f"be derived from {base.__name__}"
+    return _must(lambda value: isinstance(value, type) and issubclass(value, base), said)
 
 
 def _frame(value: object) -> str:
@@ -209,21 +206,9 @@ def _columns(value: object) -> str:
     return ""
 
 
-def _scores(value: object) -> str:
-    if isinstance(value, property):
-        return ""
+def _scores(value: object) -> bool:
     is_map = isinstance(value, Mapping) and all(sign in {1, -1} for sign in value.values())
-    return "" if is_map else "must map columns to 1 (more is better) or -1, or be a property"
-
-
-def _property(value: object) -> str:
-    return "must be a property: put @property above it" if callable(value) else ""
-
-
-def _summary(value: object) -> str:
-    if value is None or (isinstance(value, type) and issubclass(value, Summary)):
-        return ""
-    return "must be a class derived from Summary, or None"
+    return is_map or isinstance(value, property)
 
 
 def _of_type(type_: type, *, or_none: bool = False) -> _Fault:
@@ -231,10 +216,9 @@ def _of_type(type_: type, *, or_none: bool = False) -> _Fault:
     return lambda value: "" if isinstance(value, type_) or (or_none and value is None) else said
 
 
-def _suffixes(value: object) -> str:
+def _suffixes(value: object) -> bool:
     is_list = isinstance(value, tuple | list)
-    good = is_list and all(isinstance(one, str) and one.startswith(".") for one in value)  # type: ignore[attr-defined]
-    return "" if good else "must be a tuple of suffixes, such as ('.txt',)"
+    return is_list and all(isinstance(one, str) and one.startswith(".") for one in value)  # type: ignore[attr-defined]
 
 
 def _short(value: object) -> str:
@@ -242,6 +226,7 @@ def _short(value: object) -> str:
 
 
 _Names = dict[str, _Fault]
+_PROPERTY: Final = _must(lambda value: not callable(value), "be a property: put @property above it")
 BASES: Final[Mapping[str, type[Plugin]]] = {
     plugins.METHODS: Method,
     plugins.SUMMARIES: Summary,
@@ -255,7 +240,9 @@ BASES: Final[Mapping[str, type[Plugin]]] = {
 _PARTS: Final[dict[str, _Names]] = {
     plugins.METHODS: {
         "Config": _settings(MethodSettings),
-        "version": _version,
+        "version": _must(
+            lambda value: type(value) is int and value >= 1, "be an integer of at least 1"
+        ),
         "frame": _frame,
         "unit_columns": _columns,
         "columns": _columns,
@@ -265,17 +252,17 @@ _PARTS: Final[dict[str, _Names]] = {
         "stages": called_with("self", "candidates"),
         **dict.fromkeys(("companions", "needs", "compared", "comparers"), called_with("self")),
         "derive": called_with("self", "rows"),
-        "scores": _scores,
-        **dict.fromkeys(
-            ("name", "candidates", "judges", "top_logprobs"),
-            _property,
-        ),
+        "scores": _must(_scores, "map columns to 1 (more is better) or -1, or be a property"),
+        **dict.fromkeys(("name", "candidates", "judges", "top_logprobs"), _PROPERTY),
         "feeds_others": _of_type(bool),
         "pairs": _of_type(PairColumns, or_none=True),
         "distribution": _of_type(ScoreColumns, or_none=True),
         "rewriting": _of_type(RewriteColumns, or_none=True),
         "answers": _of_type(AnswerColumns, or_none=True),
-        "summary": _summary,
+        "summary": _must(
+            lambda value: value is None or not _settings(Summary)(value),
+            "be a class derived from Summary, or None",
+        ),
     },
     plugins.SUMMARIES: {
         "summarise": called_with("self", "context"),
@@ -286,7 +273,7 @@ _PARTS: Final[dict[str, _Names]] = {
     plugins.ANALYSES: {"summarise": called_with("self", "context")},
     plugins.STATISTICS: {
         "Config": _settings(StatisticSettings),
-        "title": _property,
+        "title": _PROPERTY,
         "of": called_with("self", "values"),
     },
     plugins.BACKENDS: {
@@ -307,7 +294,7 @@ _PARTS: Final[dict[str, _Names]] = {
         "serve_command": called_with("self", "options"),
     },
     plugins.DATASETS: {
-        "suffixes": _suffixes,
+        "suffixes": _must(_suffixes, "be a tuple of suffixes, such as ('.txt',)"),
         "about": _of_type(About, or_none=True),
         "open": called_with("self", "base"),
     },

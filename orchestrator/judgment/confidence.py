@@ -15,12 +15,11 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from orchestrator.errors import StatisticsError
+from orchestrator.judgment.distribution import EXCESS
 from orchestrator.records import Floats
 
 _ROUNDING: Final = 1e-6
 """Mass that rounding to float32 may hide; the mass of the rest is taken to be larger by so much."""
-_EXCESS: Final = 1e-2
-"""Mass above one that rounding on a server explains; more than that is no probability."""
 
 
 def token_confidence(top_logprobs: ArrayLike) -> tuple[Floats, int]:
@@ -105,7 +104,7 @@ def self_certainty_low(top_logprobs: ArrayLike, vocabulary: int) -> Floats:
     least = np.where(known, listed, np.inf).min(axis=1)
     of_rest = np.where(n_rest > 0, n_rest * np.minimum(alike, least), 0.0)
     total = np.where(known, listed, 0.0).sum(axis=1) + of_rest
-    is_known = (n_known > 0) & (rest >= -_EXCESS)
+    is_known = (n_known > 0) & (rest >= -EXCESS)
     return np.where(is_known, -np.log(vocabulary) - total / vocabulary, np.nan)
 
 

@@ -15,7 +15,7 @@ from orchestrator.errors import StatisticsError
 UNRELIABLE_BELOW: Final = 0.5
 """Mass on the labels under which a judgment rests mostly on what the model did not want to say."""
 
-_EXCESS: Final = 1e-2
+EXCESS: Final = 1e-2
 """Mass above one that rounding on a server explains; more than that is no probability."""
 
 
@@ -73,14 +73,23 @@ def from_logprobs(
     known = [value for value in logprobs if not math.isnan(value)]
     exact = len(known) == len(logprobs)
     peak = max(known, default=math.nan)
-    if not -math.inf < peak <= _EXCESS:
-        return _without_mass(peak, exact=exact)
+    if not -math.inf < peak <= EXCESS:
+        # Nothing known, no mass on any known label, or no logarithm of a share.
+        coverage = math.nan if math.isnan(peak) or peak > 0 else 0.0
+        reason = "no label with mass has a known log-probability"
+        if math.isnan(peak):
+            reason = "no label's log-probability is known"
+        elif peak > 0:
+            reason = f"ln p of a label is {peak:.4g}"
+        elif exact:
+            reason = "every label has probability zero"
+        return LabelDistribution(None, None, None, coverage, exact, reason)
     # Shifted by the largest, so that labels far below the top of the vocabulary do not underflow.
     weights = [0.0 if math.isnan(value) else math.exp(value - peak) for value in logprobs]
     total = sum(weights)
     unit = math.exp(peak)
     mass = total * unit
-    if mass > 1.0 + _EXCESS:
+    if mass > 1.0 + EXCESS:
         reason = f"the labels' probabilities add up to {mass:.4g}"
         return LabelDistribution(None, None, None, math.nan, exact, reason)
     probabilities = tuple([weight / total for weight in weights])
@@ -121,20 +130,6 @@ def mixture(distributions: Sequence[LabelDistribution]) -> LabelDistribution:
         all(one.exact for one in distributions),
         reasons[0] if reasons else None,
     )
-
-
-def _without_mass(peak: float, *, exact: bool) -> LabelDistribution:
-    """No distribution: nothing known, no mass on any known label, or no logarithm of a share."""
-    coverage = math.nan
-    if math.isnan(peak):
-        reason = "no label's log-probability is known"
-    elif peak > 0:
-        reason = f"ln p of a label is {peak:.4g}"
-    elif exact:
-        reason, coverage = "every label has probability zero", 0.0
-    else:
-        reason, coverage = "no label with mass has a known log-probability", 0.0
-    return LabelDistribution(None, None, None, coverage, exact, reason)
 
 
 def _bounded(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from orchestrator.errors import StatisticsError
+from orchestrator.judgment.distribution import EXCESS
 from orchestrator.records import Floats
 
 # Entropy of next-token distributions: exact from the whole vocabulary, bounded from its top k.
@@ -24,10 +25,6 @@ from orchestrator.records import Floats
 # Natural logarithms throughout. A server that lists the k most likely tokens leaves open how the
 # rest of the mass lies, so it gives an interval, never a value: neither the sum over the listed
 # tokens nor the entropy of the renormalised list bounds the true entropy.
-
-
-_EXCESS: Final = 1e-2
-"""Mass above one that rounding on a server explains; more than that is no probability."""
 
 
 def entropy_bounds(top_logprobs: ArrayLike, vocabulary: int | None) -> tuple[Floats, Floats | None]:
@@ -49,7 +46,7 @@ def entropy_bounds(top_logprobs: ArrayLike, vocabulary: int | None) -> tuple[Flo
     if vocabulary is not None and k > vocabulary:
         raise StatisticsError(f"{k} tokens are listed of a vocabulary of {vocabulary}")
     rest = 1 - np.exp(listed).sum(axis=-1)
-    rest = np.where(rest < -_EXCESS, np.nan, np.clip(rest, 0, 1))
+    rest = np.where(rest < -EXCESS, np.nan, np.clip(rest, 0, 1))
     if k == vocabulary:
         # Nothing is left out, so what is missing to one is rounding.
         rest = np.where(np.isnan(rest), rest, 0.0)
@@ -127,12 +124,6 @@ def ensemble(scores: ArrayLike) -> tuple[float, float]:
     return mean_over_tokens(values), _population_var(values)
 
 
-def least(values: ArrayLike) -> float:
-    """The least value, such as of all heads of all layers; nan where there are none."""
-    found = _tokens(values)
-    return float(found.min()) if found.size else float("nan")
-
-
 FORMULAS: Final[Mapping[str, tuple[str, Callable[[ArrayLike], float]]]] = {
     "mean_logprob": ("", mean_over_tokens),
     "sum_logprob": ("", sum_logprob),
@@ -142,7 +133,10 @@ FORMULAS: Final[Mapping[str, tuple[str, Callable[[ArrayLike], float]]]] = {
     "softmax_entropy": ("entropy", mean_over_tokens),
     "vocab_logprob_var": ("vocab_logprob_var", mean_over_tokens),
     "vocab_mean_logp_logit": ("vocab_mean_logp_logit", mean_over_tokens),
-    "attention_entropy_min": ("attention_entropy", least),
+    "attention_entropy_min": (
+        "attention_entropy",
+        lambda heads: float(np.min(heads)) if np.size(heads) else float("nan"),
+    ),
     "attention_entropy_avg": ("attention_entropy", mean_over_tokens),
     "code_logprobs": ("compat_logprob", mean_over_tokens),
     "code_logprobs_entropy": ("compat_vocab_mean_logp_logit", mean_over_tokens),

@@ -142,7 +142,13 @@ def agreed(text: str, found: Sequence[Match], *, at: int = 0) -> Reading:
         more = ", …" if len(different) > _MOST_SHOWN else ""
         return Reading(cause=AMBIGUOUS, message=f"holds different verdicts: {shown}{more}")
     for match in found:
-        if _denied_by_the_sentence(text, match.start):
+        at_judge, at_answer = (
+            max(match.start - reach, 0) for reach in (_BEFORE_THE_JUDGES, _BEFORE)
+        )
+        # A denial that belongs to a complete clause about an answer is none of the label.
+        if _OF_THE_JUDGE.search(text, at_judge, match.start) is not None or (
+            denied(text, match.start) and _OF_AN_ANSWER.search(text, at_answer, match.start) is None
+        ):
             what = text[match.start : match.end + len(match.closing)]
             return Reading(cause=AMBIGUOUS, message=f"denies its verdict: … not … {what}")
     return Reading(found[at], cause="")
@@ -151,18 +157,6 @@ def agreed(text: str, found: Sequence[Match], *, at: int = 0) -> Reading:
 def denied(text: str, start: int) -> bool:
     """Return True if the words right before an index deny the label there."""
     return _DENIED.search(text, max(start - _BEFORE, 0), start) is not None
-
-
-def _denied_by_the_sentence(text: str, start: int) -> bool:
-    """Return True if a bracketed label is denied by the words before it.
-
-    A denial that belongs to a complete clause about an answer ("B does not answer it [[A]]") is
-    none of the label.
-    """
-    if _OF_THE_JUDGE.search(text, max(start - _BEFORE_THE_JUDGES, 0), start) is not None:
-        return True
-    first = max(start - _BEFORE, 0)
-    return denied(text, start) and _OF_AN_ANSWER.search(text, first, start) is None
 
 
 def on_scale(read: Reading, low: float, high: float) -> Reading:

@@ -16,7 +16,6 @@ from orchestrator.judgment.distribution import LabelDistribution
 from orchestrator.judgment.verdicts import NONE, Match, Reading, Winner, matched
 from orchestrator.methods._drawing import (
     Drawing,
-    Judges,
     OfAnswers,
     OfAnswersSettings,
     Turn,
@@ -86,22 +85,25 @@ PAIR: Final = (1.0, 0.0, 0.5)
 """P(first is better) of the labels of a comparison: the first, the second, neither."""
 
 
-def _digit(text: str) -> Reading:
-    found = re.match(r"\s{0,8}([1-9])(?=\s{0,8}\Z)", text)
-    return Reading() if found is None else Reading(matched(found, float(found[1])), cause="")
+def _alone(pattern: str, value_of: Callable[[str], float | str]) -> Callable[[str], Reading]:
+    """Return the reading of a text that is nothing but a label."""
+    whole = re.compile(rf"\s{{0,8}}({pattern})(?=\s{{0,8}}\Z)")
+
+    def read(text: str) -> Reading:
+        found = whole.match(text)
+        return Reading() if found is None else Reading(matched(found, value_of(found[1])), cause="")
+
+    return read
 
 
-def _symbol(text: str) -> Reading:
-    found = re.match(r"\s{0,8}(\[\[(?:>>|>|=|<|<<)\]\])(?=\s{0,8}\Z)", text)
-    if found is None:
-        return Reading()
-    winner = "A" if ">" in found[1] else "B" if "<" in found[1] else "tie"
-    return Reading(matched(found, winner), cause="")
-
-
+_WINNERS: Final = dict(zip(compact.LABELS, ("A", "A", "tie", "B", "B"), strict=True))
 COMPACT_FORMATS: Final = (
-    Format(_digit, compact.RATINGS, tuple(map(float, compact.RATINGS))),
-    Format(_symbol, compact.LABELS, (1.0, 1.0, 0.5, 0.0, 0.0)),
+    Format(_alone("[1-9]", float), compact.RATINGS, tuple(map(float, compact.RATINGS))),
+    Format(
+        _alone(r"\[\[(?:>>|>|=|<|<<)\]\]", _WINNERS.__getitem__),
+        compact.LABELS,
+        (1.0, 1.0, 0.5, 0.0, 0.0),
+    ),
 )
 COMPACT: Final = {
     False: Wording(user=compact.RATING, form="jinja"),
@@ -147,12 +149,6 @@ class HarnessSettings(OfAnswersSettings):
             AskFailed: If the item lacks it.
         """
         return {}
-
-
-class NamedJudgesSettings(HarnessSettings):
-    """Settings of those whose judges the recipe names."""
-
-    judges: Judges
 
 
 class Verdict(NamedTuple):

@@ -10,7 +10,7 @@ from orchestrator.plugin import Label, Settings
 from orchestrator.prompts import PromptError, render
 
 MOST_LABELS: Final = 32
-_MOST_LEVEL: Final = 10
+MOST_LEVEL: Final = 10
 
 
 class OwnLabel(Settings):
@@ -48,23 +48,6 @@ PairLabels = Annotated[
     tuple[OwnLabel, ...], BeforeValidator(_named), Field(min_length=2, max_length=MOST_LABELS)
 ]
 """Labels of a comparison of two answers, from the first one better to the second one better."""
-
-
-def checked_pair_labels(labels: Sequence[OwnLabel]) -> None:
-    """Check labels of a comparison.
-
-    Raises:
-        ValueError: If they are not ordered, favour one place, or can't be told apart.
-    """
-    values = [one.value for one in labels]
-    if values != sorted(values, reverse=True):
-        raise ValueError("labels go from the first answer better to the second: values descend")
-    if values[0] != -values[-1] or values[0] < 1 or values[0] > _MOST_LEVEL:
-        raise ValueError(
-            "the highest value of a label and the lowest must be opposites, such as 2 and -2, and "
-            f"at most {_MOST_LEVEL}; got {values[0]} and {values[-1]}"
-        )
-    refuse_alike([one.label() for one in labels])
 
 
 def refuse_alike(labels: Sequence[Label]) -> None:

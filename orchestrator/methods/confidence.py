@@ -27,7 +27,6 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from orchestrator.judgment import confidence as formulas
-from orchestrator.judgment.distribution import LabelDistribution
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods._drawing import (
     Drawing,
@@ -41,7 +40,7 @@ from orchestrator.methods._drawing import (
     questions,
 )
 from orchestrator.methods._examples import FIELDS, drawn_example
-from orchestrator.methods._glass_box import Observed, Values
+from orchestrator.methods._glass_box import Observed
 from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Ask,
@@ -226,7 +225,11 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn, question: str) 
         row |= of_samples(drawn, meanings)
     if config.p_true is not None:
         (said,) = await distributions(ask, [_is_true(config, model, question, answer.text)])
-        row |= of_truth(said)
+        row["p_true_coverage"] = finite(said.coverage)
+        if said.probabilities and said.low and said.high:
+            # P(True): the probability of the first of two labels, with its bounds
+            row |= {"p_true": said.probabilities[0], "p_true_low": said.low[0]}
+            row["p_true_high"] = said.high[0]
     return row
 
 
@@ -245,18 +248,6 @@ def of_tokens(seen: Observed, config: Config) -> dict[str, float | int | None]:
         bound = formulas.self_certainty_low(top, config.vocabulary_size)
         found["self_certainty_low"] = finite(float(bound.mean()))
     return found
-
-
-def of_truth(said: LabelDistribution) -> Values:
-    """P(True): the probability of the first of two labels, with its bounds."""
-    if said.probabilities is None or said.low is None or said.high is None:
-        return {"p_true_coverage": finite(said.coverage)}
-    return {
-        "p_true": said.probabilities[0],
-        "p_true_low": said.low[0],
-        "p_true_high": said.high[0],
-        "p_true_coverage": finite(said.coverage),
-    }
 
 
 def of_samples(

@@ -28,6 +28,7 @@ from orchestrator.judgment.verdicts import (
     number,
     on_scale,
 )
+from orchestrator.methods._drawing import Judges
 from orchestrator.methods._harness import (
     COMPACT,
     PAIR,
@@ -35,7 +36,7 @@ from orchestrator.methods._harness import (
     TEN,
     Format,
     HarnessJudge,
-    NamedJudgesSettings,
+    HarnessSettings,
 )
 from orchestrator.plugin import Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
@@ -101,9 +102,10 @@ TYPES: Final = {
 }
 
 
-class Config(NamedJudgesSettings):
+class Config(HarnessSettings):
     """Settings of `critique_llm`."""
 
+    judges: Judges
     mode: Literal["pointwise", "pairwise"] = Field(
         "pointwise", description="Score answers, or compare two."
     )

@@ -48,7 +48,7 @@ from orchestrator.plugin import (
     typed,
 )
 from orchestrator.prompts.files import TemplateText
-from orchestrator.prompts.judging import PAIRWISE_NAMES, LabelSet
+from orchestrator.prompts.judging import PAIRWISE_PROMPTS, LabelSet
 
 _SHOWN: Final = ("answer_a", "answer_b")
 
@@ -80,7 +80,7 @@ class Config(LedSettings, RewritingSettings):
     @field_validator("judge_prompt")
     @classmethod
     def _judge_prompt_exists(cls, value: str) -> str:
-        return checked_prompt(value, PAIRWISE_NAMES, FIELDS, _SHOWN)
+        return checked_prompt(value, tuple(PAIRWISE_PROMPTS), FIELDS, _SHOWN)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -31,11 +31,12 @@ from orchestrator.judgment.pairwise import expand_two
 from orchestrator.methods._examples import example
 from orchestrator.methods._judging import Judged, example_place, judge_prompts, stages_of
 from orchestrator.methods._own_labels import (
+    MOST_LEVEL,
     OwnLabel,
     PairLabels,
     check_shown,
-    checked_pair_labels,
     levels_of,
+    refuse_alike,
 )
 from orchestrator.methods._pairwise import (
     FIELDS,
@@ -49,7 +50,7 @@ from orchestrator.methods._pairwise import (
 )
 from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Row, Stage, Unit, labels
 from orchestrator.prompts.files import TemplateText
-from orchestrator.prompts.judging import PAIRWISE_NAMES, LabelSet, pairwise_prompt
+from orchestrator.prompts.judging import PAIRWISE_PROMPTS, LabelSet
 
 SYMBOLS: Final = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 LABELS: Final[dict[LabelSet, tuple[Label, ...]]] = {
@@ -81,9 +82,17 @@ def check_labels(
         ValueError: If they can't work, or are not shown.
     """
     ((setting, template),) = prompt.items()
-    is_named = template in PAIRWISE_NAMES
+    is_named = template in PAIRWISE_PROMPTS
     if not isinstance(chosen, str):
-        checked_pair_labels(chosen)
+        values = [one.value for one in chosen]
+        if values != sorted(values, reverse=True):
+            raise ValueError("labels go from the first answer better to the second: values descend")
+        if values[0] != -values[-1] or not 1 <= values[0] <= MOST_LEVEL:
+            raise ValueError(
+                "the highest value of a label and the lowest must be opposites, such as 2 and -2, "
+                f"and at most {MOST_LEVEL}; got {values[0]} and {values[-1]}"
+            )
+        refuse_alike(verdicts_of(chosen))
         if is_named:
             raise ValueError(
                 f"labels of your own need a template as `{setting}`; {template} asks for other "
@@ -96,7 +105,7 @@ def check_labels(
 class Config(PairwiseSettings):
     """Settings of `pairwise_ranking`."""
 
-    NAMED: ClassVar = PAIRWISE_NAMES
+    NAMED: ClassVar = tuple(PAIRWISE_PROMPTS)
     FIELDS: ClassVar = FIELDS
     CONCLUDES: ClassVar = True
 
@@ -124,9 +133,9 @@ class Config(PairwiseSettings):
 
     def template(self) -> str:
         """The template of the mode that is asked for."""
-        if self.prompt not in PAIRWISE_NAMES or not isinstance(self.labels, str):
+        if self.prompt not in PAIRWISE_PROMPTS or not isinstance(self.labels, str):
             return self.prompt
-        return pairwise_prompt(self.prompt, self.labels)[self.chain_of_thought]
+        return PAIRWISE_PROMPTS[self.prompt][self.labels][self.chain_of_thought]
 
 
 class PairwiseRanking(PairwiseJudge[Config]):

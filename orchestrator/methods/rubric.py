@@ -133,19 +133,17 @@ class Config(JudgeSettings):
         asked = self.example()
         if self.together and self.prefix:
             raise ValueError("prefix and together exclude each other: a prefix leads to one label")
-        if self.prompt != RUBRIC:
-            self._check_template(asked)
-        return self
-
-    def _check_template(self, asked: Sequence[AskedCriterion]) -> None:
+        if self.prompt == RUBRIC:
+            return self
         shown = variables(self.prompt)
         if self.together and "criteria" not in shown:
             raise ValueError("the template does not show criteria, which together needs")
         if not self.together and not shown & {"criterion", "description"}:
             raise ValueError("the template shows neither criterion nor description")
         for one in () if self.together else asked:
-            fields = {**dict.fromkeys(FIELDS, ""), **one.shown()}
-            check_shown(self.prompt, fields, one.labels, self.elsewhere())
+            given = {**dict.fromkeys(FIELDS, ""), **one.shown()}
+            check_shown(self.prompt, given, one.labels, self.elsewhere())
+        return self
 
     def template(self) -> str:
         """Return the template of the mode that is asked for."""

@@ -1,7 +1,7 @@
 """Findings about labels and about the asks of a method, and what methods can do with a server."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -259,8 +259,12 @@ def verdict(
 def _of(method: str, need: Need, record: ProbeRecord, features: frozenset[str]) -> Verdict:
     if lacking := sorted(set(need.features) - features):
         return Verdict(method, IMPOSSIBLE, f"it does not provide {', '.join(lacking)}", _FEATURES)
-    if refused := _too_many(need, record):
-        return Verdict(method, IMPOSSIBLE, *refused)
+    cap = record.find("cap")
+    # One that lists what there is refuses nothing, and there is nothing to be done about it.
+    most = int(cap.value) if cap.remedy and cap.value.isdecimal() else need.top_logprobs
+    if need.top_logprobs > most:
+        why = f"{cap.said}, and {need.top_logprobs} are asked for"
+        return Verdict(method, IMPOSSIBLE, why, f"top_logprobs: {most}; or {cap.remedy}")
     match need.ask:
         case "generate":
             drawn = _by(method, record.find("generate"), {YES: EXACT})
@@ -277,18 +281,11 @@ def _of(method: str, need: Need, record: ProbeRecord, features: frozenset[str]) 
             return Verdict(method, EXACT)
 
 
-def _too_many(need: Need, record: ProbeRecord) -> tuple[str, str] | None:
-    """Explain that a server refuses to list as many alternatives, and name what would help."""
-    cap = record.find("cap")
-    # One that lists what there is refuses nothing, and there is nothing to be done about it.
-    if not cap.remedy or not cap.value.isdecimal() or need.top_logprobs <= int(cap.value):
-        return None
-    why = f"{cap.said}, and {need.top_logprobs} are asked for"
-    return why, f"top_logprobs: {cap.value}; or {cap.remedy}"
-
-
-def _by(method: str, finding: Finding, good: dict[str, str]) -> Verdict:
-    word = good.get(finding.value, NOT_KNOWN if finding.value == UNKNOWN else IMPOSSIBLE)
+def _by(method: str, finding: Finding, good: Mapping[str, str] | None = None) -> Verdict:
+    """Judge by the answer to a question: its state, or what each good answer means."""
+    word = _BY_STATE[finding.state]
+    if good is not None:
+        word = good.get(finding.value, NOT_KNOWN if finding.value == UNKNOWN else IMPOSSIBLE)
     return Verdict(method, word, finding.said, finding.remedy if word != EXACT else "")
 
 
@@ -312,9 +309,5 @@ def _choice(method: str, need: Need, record: ProbeRecord) -> Verdict:
 
 def _tried(method: str, need: Need, record: ProbeRecord) -> Verdict:
     """Return the worst verdict of the examples; of equally bad ones the last, which asks most."""
-    tried = []
-    for example in reversed(need.examples):
-        finding = record.find(name_of(example))
-        word = _BY_STATE[finding.state]
-        tried.append(Verdict(method, word, finding.said, finding.remedy if word != EXACT else ""))
+    tried = [_by(method, record.find(name_of(one))) for one in reversed(need.examples)]
     return max(tried, key=lambda one: _WORST_LAST.index(one.verdict))

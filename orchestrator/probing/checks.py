@@ -378,27 +378,24 @@ def template(text: str, today: dt.date) -> list[Finding]:
         text: A rendered chat, the beginning of the assistant's turn included.
         today: By the server's clock, or the day before or after it.
     """
-    return [_thinking(text), _date(text, today)]
-
-
-def _thinking(text: str) -> Finding:
     block = _THINK.search(text[-_TAIL:])
     if block is None:
-        return Finding("think_block", "none", GOOD, "the prompt ends with no think block")
-    if block[3]:
+        said = "the prompt ends with no think block"
+        thinking = Finding("think_block", "none", GOOD, said)
+    elif block[3]:
         said = "the template writes an empty think block: the model answers at once"
-        return Finding("think_block", "closed", GOOD, said)
-    said = "the template opens a think block: label probabilities would be read inside of it"
-    remedy = "thinking: {end: …}; or extra_body: {chat_template_kwargs: {enable_thinking: false}}"
-    return Finding("think_block", "open", WARNING, said, remedy)
-
-
-def _date(text: str, today: dt.date) -> Finding:
+        thinking = Finding("think_block", "closed", GOOD, said)
+    else:
+        said = "the template opens a think block: label probabilities would be read inside of it"
+        remedy = (
+            "thinking: {end: …}; or extra_body: {chat_template_kwargs: {enable_thinking: false}}"
+        )
+        thinking = Finding("think_block", "open", WARNING, said, remedy)
     days = [today + dt.timedelta(days) for days in (-1, 0, 1)]
     spelled = {day.strftime(form) for day in days for form in _DATES}
     spelled |= {one.replace(" 0", " ").removeprefix("0") for one in spelled if " " in one}
     if any(one in text for one in spelled):
         said = "the template writes today's date: numbers and prefix caches change over night"
         remedy = "a template with a fixed date, or a system prompt of your own"
-        return Finding("date", YES, WARNING, said, remedy)
-    return Finding("date", NO, GOOD, "the template writes no date of today")
+        return [thinking, Finding("date", YES, WARNING, said, remedy)]
+    return [thinking, Finding("date", NO, GOOD, "the template writes no date of today")]

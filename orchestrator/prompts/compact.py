@@ -12,7 +12,7 @@ LABELS: tuple[str, ...] = ("[[>>]]", "[[>]]", "[[=]]", "[[<]]", "[[<<]]")
 RATINGS: tuple[str, ...] = ("1", "2", "3", "4", "5", "6", "7", "8", "9")
 """Ratings, from worst to best."""
 
-_PAIR_BODY = (
+PAIR_BODY = (
     "Task: {{ prompt }}\n"
     "Reference: {{ reference }}\n"
     "Answer A: {{ answer_a }}\n"
@@ -20,8 +20,8 @@ _PAIR_BODY = (
 )
 _SINGLE_BODY = "Task: {{ prompt }}\nReference: {{ reference }}\nAnswer: {{ answer }}"
 
-PAIRWISE = f"Compare two answers. Verdict only.\n{_PAIR_BODY}"
-PAIRWISE_COT = f"Compare two answers. Check first.\n{_PAIR_BODY}"
+PAIRWISE = f"Compare two answers. Verdict only.\n{PAIR_BODY}"
+PAIRWISE_COT = f"Compare two answers. Check first.\n{PAIR_BODY}"
 RATING = f"Rate the answer from 1 to 9. Rating only.\n{_SINGLE_BODY}"
 RATING_COT = f"Rate the answer from 1 to 9. Check first.\n{_SINGLE_BODY}"
 REWRITE = "Improve the answer. Keep it if it is right.\nTask: {{ prompt }}\nAnswer: {{ answer }}"

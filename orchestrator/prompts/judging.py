@@ -1,8 +1,9 @@
 """Prompts of judges, by name: two answers, one, several in a list, or criteria of a rubric."""
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
-from orchestrator.prompts.compact import PAIRWISE, PAIRWISE_COT, RATING, RATING_COT
+from orchestrator.prompts.compact import PAIR_BODY, PAIRWISE, PAIRWISE_COT, RATING, RATING_COT
 
 JudgePrompt = tuple[str, str]
 """A user message that asks for a verdict at once, and one that asks for reasons first."""
@@ -60,21 +61,16 @@ _EXPLAIN_AND_USE: Final = (
     "providing your explanation, use"
 )
 
-PAIRWISE_NAMES: Final = ("compact", "judgment_distribution")
 
-
-def pairwise_prompt(name: str, labels: LabelSet) -> JudgePrompt:
-    """One of `PAIRWISE_NAMES` for a set of labels.
-
-    Raises:
-        KeyError: If there is no such prompt.
-    """
-    if name == "compact":
-        return PAIRWISE, PAIRWISE_COT
-    if name != "judgment_distribution":
-        raise KeyError(name)
-    rest = f" the following symbols to indicate your judgment:\n{_BULLETS[labels]}{_ANSWERS}"
-    return f"{_COMPARE} Use{rest}", f"{_COMPARE}{_EXPLAIN_AND_USE}{rest}"
+PAIRWISE_PROMPTS: Final[Mapping[str, Mapping[LabelSet, JudgePrompt]]] = {
+    "compact": dict.fromkeys(_BULLETS, (PAIRWISE, PAIRWISE_COT)),
+    "judgment_distribution": {
+        labels: (f"{_COMPARE} Use{rest}", f"{_COMPARE}{_EXPLAIN_AND_USE}{rest}")
+        for labels, bullets in _BULLETS.items()
+        for rest in [f" the following symbols to indicate your judgment:\n{bullets}{_ANSWERS}"]
+    },
+}
+"""For each set of labels."""
 
 
 # Prompts that ask a judge to rate one answer, by name; `low` and `high` are ends of the scale.
@@ -134,17 +130,10 @@ _RATE_BOTH: Final = (
 )
 
 
-_COMPACT_BODY: Final = (
-    "Task: {{ prompt }}\n"
-    "Reference: {{ reference }}\n"
-    "Answer A: {{ answer_a }}\n"
-    "Answer B: {{ answer_b }}"
-)
-
 SCORING_PROMPTS: Final = {
     "compact": (
-        f"Rate both answers from {{{{ low }}}} to {{{{ high }}}}. Ratings only.\n{_COMPACT_BODY}",
-        f"Rate both answers from {{{{ low }}}} to {{{{ high }}}}. Check first.\n{_COMPACT_BODY}",
+        f"Rate both answers from {{{{ low }}}} to {{{{ high }}}}. Ratings only.\n{PAIR_BODY}",
+        f"Rate both answers from {{{{ low }}}} to {{{{ high }}}}. Check first.\n{PAIR_BODY}",
     ),
     "two_scores": (
         f"{_JUDGE_BOTH} Be as objective as possible. Please {_RATE_BOTH}{_ANSWERS}",
