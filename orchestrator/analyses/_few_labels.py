@@ -98,13 +98,13 @@ class HumanLabelsAnalysis(Analysis[Config]):
                 "missing otherwise"
             )
             rows = replace(rows, notes=(*rows.notes, said))
-        found = [_estimates(rows, context)]
+        found = [_means(rows, context)]
         if not rows.is_pairs and len(rows.names) > 1:
             found.append(_differences(rows, context))
         return [*found, _power(rows, context)]
 
 
-def _estimates(rows: LabelledRows, context: Context) -> Table:
+def _means(rows: LabelledRows, context: Context) -> Table:
     """Labels alone, the judge alone and both, by model or pair."""
     level, notes = context.confidence_level, list(rows.notes)
     form: Form = "percent" if rows.is_pairs else "number"

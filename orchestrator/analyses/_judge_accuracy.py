@@ -15,7 +15,7 @@ by chance: take one that is clearly better, and read the verdict of the whole ru
 
 import math
 from collections.abc import Sequence
-from itertools import combinations, permutations
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -26,7 +26,7 @@ from orchestrator.analyses._gold import Compared, compared_lines
 from orchestrator.analyses.judge_benchmark import sections_of
 from orchestrator.clusters import CLUSTER, OVER, codes, prompt_words
 from orchestrator.contracts.settings import Winner
-from orchestrator.methods._judging import JudgeMethod
+from orchestrator.methods._judging import by_reasoning
 from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Analysis,
@@ -93,16 +93,16 @@ class JudgeAccuracyAnalysis(Analysis[JudgedWinner]):
         for estimators, kind in ((POINTWISE, "pointwise"), ((*PAIRWISE, SCORES), "pairwise")):
             mine = [one for one in settings if {*estimators} >= {*one.pairs.estimators}]
             if mine:
-                found.append(_accuracies(mine, estimators, kind))
+                found.append(_means(mine, estimators, kind))
         found.append(_intervals(settings, context))
         found.append(_errors(settings, context))
-        found.append(_contrasts(settings, context))
+        found.append(_differences(settings, context))
         found += _categories(settings, context)
         found += _reasoning(settings, context)
         return found + tables(list(calibrated(settings, context.confidence_level)))
 
 
-def _accuracies(settings: Sequence[Judged], estimators: Sequence[str], kind: str) -> Table:
+def _means(settings: Sequence[Judged], estimators: Sequence[str], kind: str) -> Table:
     """The table of the paper: a row a setting, a column an estimator."""
     estimators = [one for one in estimators if any(one in of.pairs.estimators for of in settings)]
     by_estimator = (Column(_SHORT.get(name, WORDS[name]), "number") for name in estimators)
@@ -208,7 +208,7 @@ _SECTIONS: Final = table_columns(
 )
 
 
-def _contrasts(settings: Sequence[Judged], context: Context) -> Table:
+def _differences(settings: Sequence[Judged], context: Context) -> Table:
     """The mean against the mode, and averaging before against averaging after."""
     found: list[Compared] = []
     for setting in settings:
@@ -262,12 +262,7 @@ def _reasoning(settings: Sequence[Judged], context: Context) -> list[Table]:
     keys = ["item", "turn", "pair"]
     names = pl.col("model_a", "model_b").cast(pl.String)
     pair = pl.concat_list(names).list.sort().list.join("\x1f").alias("pair")
-    for one, two in permutations(settings, 2):
-        plain, reasoning = one.source.method, two.source.method
-        if one.judge != two.judge or not isinstance(plain, JudgeMethod):
-            continue
-        if not plain.differs_in_reasoning(reasoning):
-            continue
+    for one, two in by_reasoning(settings, lambda of: (of.source.method, of.judge)):
         rows, others = (side.known.pairs.rows.with_columns(pair) for side in (one, two))
         for name in one.pairs.estimators:
             # The same estimator in both settings, on the pairs that both have

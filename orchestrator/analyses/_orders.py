@@ -16,7 +16,7 @@ the difference leaves out 0. What a method gets wrong is a finding to print, not
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
@@ -200,7 +200,10 @@ class SameWinnerAnalysis(Analysis[SameWinnerConfig]):
                     )
                     for category in (_ALL, *names)
                 }
-                each += [[*about, *line] for line in _lines(found)]
+                each += [
+                    [*about, category, cell, other_cell, first, second, _same(first, second)]
+                    for category, ((cell, first, _), (other_cell, second, _)) in found.items()
+                ]
                 shares.append([*about, *_share(found)])
         counted = "categories in which a winner is known to both"
         means = (
@@ -253,11 +256,6 @@ def _gap(one: Score, pair: tuple[str, str], category: str, confidence_level: flo
 def _same(one: str, two: str) -> str | None:
     """Return yes or no; None where a winner is not known."""
     return ("yes" if one == two else "no") if one and two else None
-
-
-def _lines(found: dict[str, tuple[_Gap, _Gap]]) -> Iterator[list[Cell]]:
-    for category, ((cell, one, _), (other, two, _)) in found.items():
-        yield [category, cell, other, one, two, _same(one, two)]
 
 
 def _share(found: dict[str, tuple[_Gap, _Gap]]) -> list[Cell]:

@@ -69,6 +69,11 @@ class Layout:
     weights: Mapping[str, float]
     is_mean_of_sections: bool
 
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return "prompts" if self.rule == "best_of" else "pairs"
+
     def section_of(self, category: str) -> str | None:
         """The section of a category; None where it has none."""
         found = (name for name, begins in self.sections.items() if category.startswith(begins))
@@ -239,7 +244,7 @@ def _sections(judged: Sequence[_Judged], layout: Layout, context: Context) -> Ta
     """A row for each judge: the paper's total, then a column for each of its sections."""
     total = "mean of sections" if layout.is_mean_of_sections else "all"
     shares = (Column(name, "percent") for name in (total, *layout.sections))
-    columns = [Column("judge"), *shares, Column(_unit(layout), "count")]
+    columns = [Column("judge"), *shares, Column(layout.unit, "count")]
     lines: list[list[Cell]] = []
     outside = set()
     for one in judged:
@@ -266,7 +271,7 @@ def _sections(judged: Sequence[_Judged], layout: Layout, context: Context) -> Ta
         if single:
             notes.append(f"{', '.join(single)}: no verdict by order, the preference counts")
     notes += [
-        f"{one.name}: {one.n_missing:,} {_unit(layout)} were not judged"
+        f"{one.name}: {one.n_missing:,} {layout.unit} were not judged"
         for one in judged
         if one.n_missing
     ]
@@ -295,7 +300,7 @@ def _categories(judged: Sequence[_Judged], layout: Layout, context: Context) -> 
     columns = (
         Column("judge"),
         Column("subset"),
-        Column(_unit(layout), "count"),
+        Column(layout.unit, "count"),
         *table_columns("accuracy: percent | right in both orders: percent | orders agree: percent"),
     )
     lines: list[list[Cell]] = []
@@ -316,10 +321,6 @@ def _categories(judged: Sequence[_Judged], layout: Layout, context: Context) -> 
     return make_table(
         "judge_benchmark.subsets", "Accuracy of judges by subset", columns, lines, notes=notes
     )
-
-
-def _unit(layout: Layout) -> str:
-    return "prompts" if layout.rule == "best_of" else "pairs"
 
 
 def _place(layout: Layout, category: str) -> tuple[int, str]:

@@ -101,7 +101,7 @@ class JuryAnalysis(Analysis[Config]):
             raise UsageError(f"{context.name}: no pair was judged by all judges")
         trusts = context.trust.get(source_of_judges(context, self.config.method).name, ())
         warnings = no_ranking_by_judge([one for one in trusts if one.judge in jury.judges])
-        tables = (_ratings(jury, context), _members(jury, context))
+        tables = (_ratings(jury, context), _by_judge(jury, context))
         return [untrusted(table, warnings) for table in tables]
 
 
@@ -184,7 +184,7 @@ _MEMBERS: Final = table_columns(
 )
 
 
-def _members(jury: _Jury, context: Context) -> Table:
+def _by_judge(jury: _Jury, context: Context) -> Table:
     """Each judge against the jury of the others."""
     prompts, differ = jury.pairs.prompts()[jury.differ], jury.differ
     lines: list[list[Cell]] = []

@@ -76,7 +76,7 @@ class SelfPreferenceAnalysis(Analysis[Config]):
             )
         tables = [
             _favours(found, judges, pairs, fit, context),
-            _sharpness(judges, pairs, fit, context),
+            _by_judge(judges, pairs, fit, context),
             _ratings(found, fit, context),
         ]
         trust = context.trust.get(source.name, ())
@@ -161,7 +161,7 @@ def _favours(
     return make_table("self_preference", title, columns, lines, basis=basis, notes=notes)
 
 
-def _sharpness(
+def _by_judge(
     judges: Sequence[str], pairs: JudgedPairs, fit: JudgeAwareFit, context: Context
 ) -> Table:
     """Return the slope with which each judge tells the models apart."""

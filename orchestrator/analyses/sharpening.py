@@ -15,7 +15,6 @@ was at hand (2026-11-28) prints no measure of it; entropy is the one that its wo
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations
 from typing import Final
 
 import numpy as np
@@ -24,7 +23,7 @@ from pydantic import Field
 
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import renamed
-from orchestrator.methods._judging import JudgeMethod
+from orchestrator.methods._judging import JudgeMethod, by_reasoning
 from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Analysis,
@@ -85,7 +84,7 @@ class SharpeningAnalysis(Analysis[Config]):
         ]
         if not settings:
             raise UsageError(f"{context.name}: no method of this recipe has a distribution")
-        return [_entropies(settings, context), *_changes(settings, context)]
+        return [_means(settings, context), *_differences(settings, context)]
 
 
 def _settings(context: Context, source: Source) -> Iterator[_Setting]:
@@ -134,7 +133,7 @@ def _entropy(column: str) -> pl.Expr:
     return -pl.col(column).list.eval(pl.when(share > 0).then(share * share.log())).list.sum()
 
 
-def _entropies(settings: Sequence[_Setting], context: Context) -> Table:
+def _means(settings: Sequence[_Setting], context: Context) -> Table:
     lines: list[list[Cell]] = []
     for name, _, _, rows in settings:
         most = np.log(rows["labels"].to_numpy().astype(np.float64))
@@ -161,22 +160,18 @@ def _entropies(settings: Sequence[_Setting], context: Context) -> Table:
     )
 
 
-def _changes(settings: Sequence[_Setting], context: Context) -> list[Table]:
+def _differences(settings: Sequence[_Setting], context: Context) -> list[Table]:
     """Return the entropy with reasoning minus that without, of settings equal otherwise."""
     keys = ["item", "turn", "unit"]
     found: list[tuple[str, str, Comparison, float | None]] = []
     averaged: list[str] = []
     resampling = context.resampling()
-    for (plain, source, judge, rows), (reasoned, other, same, others) in permutations(settings, 2):
-        method, reasoning = source.method, other.method
-        if judge != same or not isinstance(method, JudgeMethod):
-            continue
-        if not method.differs_in_reasoning(reasoning):
-            continue
+    alike = by_reasoning(settings, lambda of: (of[1].method, of[2]))
+    for (plain, _, _, rows), (reasoned, source, _, others) in alike:
         both = rows.select(*keys, *OVER, without="entropy").join(
             others.select(*keys, after="entropy"), on=keys, maintain_order="left"
         )
-        if int(getattr(reasoning.config, "traces", 1)) > 1:
+        if int(getattr(source.method.config, "traces", 1)) > 1:
             averaged.append(reasoned)
         after, without = (both[name].to_numpy() for name in ("after", "without"))
         comparison = compare_accuracies(after, without, codes(both[CLUSTER]), resampling)

@@ -9,7 +9,7 @@ Source: Wang, Zhang and Choi 2025, arXiv 2503.03064, and their released inferenc
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from orchestrator.errors import StatisticsError
@@ -58,16 +58,21 @@ def judge_pair(p_ab: Sequence[float], p_ba: Sequence[float]) -> dict[str, float]
     symmetric = [0.5 * (a + b) for a, b in zip(p_ab, reversed(p_ba), strict=True)]
     prefer_ab = _prefer(p_ab, half)
     prefer_ba = 1.0 - _prefer(p_ba, half)
+
+    def taken(statistic: Callable[[Sequence[float], int], float]) -> tuple[float, float]:
+        """The sign of a statistic of both orders together, and those of each combined."""
+        pre, one, two = (statistic(of, half) for of in (symmetric, p_ab, p_ba))
+        size = abs(one) + abs(two)
+        return (pre > 0) - (pre < 0) + 0.0, (one - two) / size if size else 0.0
+
     found = (
         prefer_ab,
         prefer_ba,
         0.5 * (prefer_ab + prefer_ba),
         _scaled_mean(symmetric, half),
         0.5 * (_scaled_mean(p_ab, half) - _scaled_mean(p_ba, half)),
-        _sign(_mode(symmetric, half)),
-        _combine(_mode(p_ab, half), _mode(p_ba, half)),
-        _sign(_median(symmetric, half)),
-        _combine(_median(p_ab, half), _median(p_ba, half)),
+        *taken(_mode),
+        *taken(_median),
     )
     return dict(zip(_JUDGED, found, strict=True))
 
@@ -122,12 +127,3 @@ def _crossing(probabilities: Sequence[float], threshold: float) -> int:
         if total > threshold:
             return i
     return 0
-
-
-def _combine(one: float, two: float) -> float:
-    size = abs(one) + abs(two)
-    return (one - two) / size if size else 0.0
-
-
-def _sign(value: float) -> float:
-    return (value > 0) - (value < 0) + 0.0

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.judgment import glass_box as features
-from orchestrator.judgment.glass_box import ORIENTATION, entropy_bounds
+from orchestrator.judgment.glass_box import ORIENTATION
 from orchestrator.methods._drawing import Drawing, OfAnswersSettings, Turn
 from orchestrator.numbers import finite
 from orchestrator.plugin import Generation, ModelName, Row, Scored, Settings
@@ -86,17 +86,6 @@ def values_of(names: Iterable[str], seen: Observed) -> Values:
     return found
 
 
-def bound_values(seen: Observed, vocabulary: int | None) -> Values:
-    """Return bounds of Softmax-Ent, by the most likely tokens."""
-    if seen.top is None or not seen.top.logprobs.size:
-        return dict.fromkeys(OF_BOUNDS)
-    low, high = entropy_bounds(seen.top.logprobs, vocabulary)
-    return {
-        "softmax_entropy_low": finite(features.mean_over_tokens(low)),
-        "softmax_entropy_high": None if high is None else finite(features.mean_over_tokens(high)),
-    }
-
-
 def ensemble_values(kind: str, passes: Iterable[Observed]) -> Values:
     """Unt-Exp and Unt-Var of SP: as mean log-probability, its exponential, and the product.
 
@@ -134,11 +123,6 @@ AUGMENTABLE: Final = (*OF_TOKENS, *OF_VOCABULARY)
 _ENSEMBLE: Final = ("exp", "var", "exp_prob", "var_prob", "exp_product", "var_product")
 
 
-def illustrated(features: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of features behind an illustration."""
-    return tuple(f"illustrated_{name}" for name in features)
-
-
 def calibrated(features: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of features less the reference answer's, in both forms."""
     return tuple(
@@ -155,7 +139,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "decoding": tuple(f"decoding_{name}" for name in _ENSEMBLE),
     "prompting": tuple(f"prompting_{name}" for name in _ENSEMBLE),
     "redrawing": tuple(f"redrawn_{name}" for name in _ENSEMBLE),
-    "illustration": illustrated(AUGMENTABLE),
+    "illustration": tuple(f"illustrated_{name}" for name in AUGMENTABLE),
     "calibration": calibrated(AUGMENTABLE),
     "reference": tuple(f"reference_{name}" for name in ("sent_prob", *AUGMENTABLE)),
     "combo": ("combo", "combo_of_model"),
@@ -307,7 +291,7 @@ class Config(OfAnswersSettings):
     def columns_of(self, group: str) -> tuple[str, ...]:
         """Return the columns of a group that these settings fill."""
         if group == "illustration":
-            return illustrated(self.augmented)
+            return tuple(f"illustrated_{name}" for name in self.augmented)
         return calibrated(self.augmented) if group == "calibration" else COLUMNS[group]
 
     @property

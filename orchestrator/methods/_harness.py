@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 from pydantic import Field
 
+from orchestrator.contracts.rows import failed_row
 from orchestrator.judgment.distribution import LabelDistribution
 from orchestrator.judgment.verdicts import NONE, Match, Reading, Winner, matched
 from orchestrator.methods._drawing import (
@@ -32,6 +33,7 @@ from orchestrator.plugin import (
     ChooseAsk,
     Columns,
     Combination,
+    Failure,
     Generation,
     Item,
     Label,
@@ -174,6 +176,18 @@ class Verdict(NamedTuple):
     def parsed(self) -> bool:
         """True if the text has a verdict without a convention."""
         return self.read.value is not None
+
+    @property
+    def p(self) -> list[float] | None:
+        """The probabilities of the labels, where they are known."""
+        known = None if self.distribution is None else self.distribution.probabilities
+        return None if known is None else list(known)
+
+    def expected(self, form: Format) -> float | None:
+        """The mean of what the labels are worth, by these probabilities."""
+        if self.p is None:
+            return None
+        return sum(share * value for share, value in zip(self.p, form.values, strict=True))
 
 
 def messages(wording: Wording, fields: Mapping[str, str | None]) -> Messages:
@@ -346,14 +360,13 @@ def _verdict(text: Generation, form: Format, convention: str | None) -> Verdict:
 def _rating_row(number: int, form: Format, verdict: Verdict) -> Row:
     """The row of one rating; without a verdict it is a failed one, with the judge's text."""
     seen = verdict.distribution
-    p = None if seen is None else seen.probabilities
     return {
         **dict.fromkeys(HarnessJudge.columns),
         "turn": number,
         "rating": verdict.value,
         "parsed": verdict.parsed,
-        "p": None if p is None else list(p),
-        "expected": _expected(p, form),
+        "p": verdict.p,
+        "expected": verdict.expected(form),
         "coverage": None if seen is None else seen.coverage,
         "exact": None if seen is None else seen.exact,
         "text": verdict.drawn.text,
@@ -379,11 +392,7 @@ def swapped(winner: Winner | None) -> Winner | None:
 def _winner_row(number: int, form: Format, ab: Verdict, ba: Verdict) -> Row:
     one: Winner | None = ab.value
     two = swapped(ba.value)
-    p, p_ba = (
-        None if verdict.distribution is None else verdict.distribution.probabilities
-        for verdict in (ab, ba)
-    )
-    first, second = _expected(p, form), _expected(p_ba, form)
+    first, second = ab.expected(form), ba.expected(form)
     seen = [verdict.distribution for verdict in (ab, ba) if verdict.distribution is not None]
     failed = next((verdict for verdict in (ab, ba) if not verdict.counts), ab)
     return {
@@ -393,8 +402,8 @@ def _winner_row(number: int, form: Format, ab: Verdict, ba: Verdict) -> Row:
         "winner_ab": one,
         "winner_ba": two,
         "parsed": ab.parsed and ba.parsed,
-        "p": None if p is None else list(p),
-        "p_ba": None if p_ba is None else list(p_ba),
+        "p": ab.p,
+        "p_ba": ba.p,
         "prefer_a": None if first is None or second is None else 0.5 * (first + 1.0 - second),
         "coverage": min((one.coverage for one in seen), default=None),
         "exact": all(one.exact for one in seen) if seen else None,
@@ -404,19 +413,9 @@ def _winner_row(number: int, form: Format, ab: Verdict, ba: Verdict) -> Row:
     }
 
 
-def _expected(p: Sequence[float] | None, form: Format) -> float | None:
-    if p is None:
-        return None
-    return sum(share * value for share, value in zip(p, form.values, strict=True))
-
-
 def _status(verdict: Verdict) -> Row:
     if verdict.counts:
         return {"status": "ok"}
     why = "was cut off" if verdict.drawn.finish_reason == "length" else "ended"
     said = verdict.read.message or f"{why} without a verdict"
-    return {
-        "status": "failed",
-        "cause": verdict.read.cause or NONE,
-        "message": f"the judge's text {said}",
-    }
+    return failed_row(Failure(verdict.read.cause or NONE, f"the judge's text {said}"))

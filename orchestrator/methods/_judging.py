@@ -1,6 +1,7 @@
 """Settings, prompts, traces, and the distribution at the verdict, shared by judging methods."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import permutations
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
 import msgspec
@@ -8,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.judgment.distribution import LabelDistribution, mixture
 from orchestrator.methods._drawing import Drawing, Judges, OfAnswers, distributions, permanent
-from orchestrator.methods._examples import REASONED
+from orchestrator.methods._examples import REASONED, example
 from orchestrator.methods._leading import LedSettings, continued, lead
 from orchestrator.methods._verdicts import Slot, after_thinking, slot_of, spelled
 from orchestrator.plugin import (
@@ -139,6 +140,7 @@ def needs_of(template: str, fields: Mapping[str, str]) -> frozenset[str]:
     return frozenset()
 
 
+T = TypeVar("T")
 JudgeConfigT = TypeVar("JudgeConfigT", bound=JudgeSettings, covariant=True)
 
 
@@ -149,15 +151,25 @@ class JudgeMethod(OfAnswers[JudgeConfigT]):
         """The reference, where the prompt can't be made without it."""
         return needs_of(self.config.template(), dict.fromkeys(self.config.FIELDS, ""))
 
-    def differs_in_reasoning(self, other: Method[MethodSettings]) -> bool:
-        """Return True if `other` differs from this method only by its chain of thought."""
-        if type(other) is not type(self) or not isinstance(other, JudgeMethod):
-            return False
-        if self.config.chain_of_thought or not other.config.chain_of_thought:
-            return False
-        mine = self.config.model_dump(exclude=_OF_REASONING)
-        theirs: dict[str, Any] = other.config.model_dump(exclude=_OF_REASONING)
-        return mine == theirs
+
+def by_reasoning(
+    settings: Iterable[T], of: Callable[[T], tuple[Method[MethodSettings], str]]
+) -> Iterator[tuple[T, T]]:
+    """Yield every two settings that differ only by the judge's chain of thought, with it second.
+
+    `of` gives the method and the judge of a setting.
+    """
+    for one, two in permutations(settings, 2):
+        (plain, judge), (reasoned, same) = of(one), of(two)
+        if judge != same or type(plain) is not type(reasoned):
+            continue
+        if not isinstance(plain, JudgeMethod) or not isinstance(reasoned, JudgeMethod):
+            continue
+        mine, theirs = plain.config, reasoned.config
+        if theirs.chain_of_thought and not mine.chain_of_thought:
+            rest: dict[str, Any] = theirs.model_dump(exclude=_OF_REASONING)
+            if mine.model_dump(exclude=_OF_REASONING) == rest:
+                yield one, two
 
 
 def stages_of(
@@ -195,15 +207,17 @@ def stages_of(
     return found
 
 
-def example_place(
-    config: JudgeSettings, labels: tuple[Label, ...]
-) -> tuple[str, tuple[Label, ...]]:
-    """Return the text before an example's verdict, and the labels as they continue from there."""
-    if not config.chain_of_thought:
-        return config.prefix, continued(labels, config.prefix)
-    if config.prefix:
-        return begun_reply(REASONED, config.prefix), continued(labels, config.prefix)
-    return REASONED, spelled(labels, "\n")
+def examples_of(config: JudgeSettings, **shown: str) -> tuple[ChooseAsk, ...]:
+    """A made-up judgment, with the labels as they go on from what stands before them.
+
+    `shown` are values of fields that the template may show.
+    """
+    begun, labels = config.prefix, continued(config.verdicts(), config.prefix)
+    if config.chain_of_thought and config.prefix:
+        begun = begun_reply(REASONED, config.prefix)
+    elif config.chain_of_thought:
+        begun, labels = REASONED, spelled(labels, "\n")
+    return example(config.template(), labels, begun=begun, **shown)
 
 
 def user_message(template: str, fields: dict[str, Any]) -> Messages:

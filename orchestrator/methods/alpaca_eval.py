@@ -21,6 +21,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
+from orchestrator.contracts.rows import failed_row
 from orchestrator.contracts.settings import GivenFile
 from orchestrator.judgment.distribution import LabelDistribution
 from orchestrator.methods import _harness
@@ -42,6 +43,8 @@ from orchestrator.plugin import (
     Ask,
     Columns,
     Combination,
+    Failure,
+    Label,
     ModelName,
     Row,
     Settings,
@@ -83,11 +86,9 @@ WHERE: Final = (
     "AlpacaEval's is alpaca_eval_clf.txt in src/alpaca_eval/evaluators_configs of the "
     "repository tatsu-lab/alpaca_eval (Apache-2.0); for the bundled judge use `prompts: compact`"
 )
-_LABELS: Final = labels("m", "M")
-_COMPACT_LABELS: Final = labels(*compact.LABELS)
-_SECOND: Final = (0.0, 1.0)
-_COMPACT_SECOND: Final = (0.0, 0.0, 0.5, 1.0, 1.0)
-"""Preference for the output shown second, by label."""
+_PUBLISHED: Final = labels("m", "M"), (0.0, 1.0)
+_COMPACT: Final = labels(*compact.LABELS), (0.0, 0.0, 0.5, 1.0, 1.0)
+"""Labels, and the preference for the output shown second by each."""
 
 
 class LengthControl(Settings):
@@ -146,6 +147,10 @@ class Config(OfAnswersSettings):
             raise ValueError(f"'prompts' must be a file of one template; {WHERE}")
         return self
 
+    def asked(self) -> tuple[tuple[Label, ...], tuple[float, ...]]:
+        """Return the labels, and the preference for the output shown second by each."""
+        return _COMPACT if self.prompts == "compact" else _PUBLISHED
+
     def wording(self) -> Wording:
         """Return the template."""
         return _harness.COMPACT[True] if self.prompts == "compact" else self.prompts[ONLY]
@@ -188,7 +193,6 @@ class AlpacaEval(OfAnswers[Config]):
         n_orders = 2 if config.order == "both" else 1
         n = n_orders * sum(model != config.baseline for model in candidates)
         draw = config.model_dump_json(exclude={"name", "judges", "length_control"})
-        asked = _COMPACT_LABELS if config.prompts == "compact" else _LABELS
         return [
             Stage(
                 "AlpacaEval preferences",
@@ -197,7 +201,7 @@ class AlpacaEval(OfAnswers[Config]):
                 n,
                 exact=False,
                 draw=draw,
-                examples=worded_example(judge, config.wording(), asked),
+                examples=worded_example(judge, config.wording(), config.asked()[0]),
             )
             for judge in config.judges
         ]
@@ -237,7 +241,7 @@ async def _judged(
     if same:
         return {"preference": DRAW, "preference_low": DRAW, "preference_high": DRAW, "exact": True}
     mine, theirs = shown
-    built_in = config.prompts == "compact"
+    asked, values = config.asked()
     # As published: the baseline is output 1, unless the seed switches the two.
     switched = is_switched(questions(mine), config.seed)
     orders = (False, True) if config.order == "both" else (switched,)
@@ -245,15 +249,12 @@ async def _judged(
     for model_first in orders:
         outputs = (mine, theirs) if model_first else (theirs, mine)
         prompt = _harness.messages(config.wording(), fields(unit.item, *outputs))
-        asks.append(ask.choose(unit.judge, prompt, _COMPACT_LABELS if built_in else _LABELS))
+        asks.append(ask.choose(unit.judge, prompt, asked))
     seen = await distributions(ask, asks)
-    values = _COMPACT_SECOND if built_in else _SECOND
     row: Row = {"model_first": None if config.order == "both" else switched}
     lacking = next((one for one in seen if one.probabilities is None), None)
     if lacking is not None:
-        return row | {
-            "status": "failed", "cause": "no_logprobs", "message": lacking.undefined or "",
-        }  # fmt: skip
+        return row | failed_row(Failure("no_logprobs", lacking.undefined or ""))
     read = [_preference(one, values, flip) for one, flip in zip(seen, orders, strict=True)]
     preference, low, high = (fmean(column) for column in zip(*read, strict=True))
     # The mean of both orders, where both were asked

@@ -72,10 +72,8 @@ class Consistency(OfAnswers[Config]):
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """The further answers, and a comparison of them all."""
         config = self.config
-        tokens, draw = (
-            config.answer.max_tokens,
-            config.model_dump_json(exclude={"candidates", "name"}),
-        )
+        tokens = config.answer.max_tokens
+        draw = config.model_dump_json(exclude={"candidates", "name"})
         # What a second answer is asked after is not known before the first is there.
         exact = config.times == 1
         found = [

@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from orchestrator.judgment.glass_box import combo
+from orchestrator.judgment.glass_box import combo, entropy_bounds, mean_over_tokens
 from orchestrator.methods import _glass_box as values
 from orchestrator.methods._drawing import OfAnswers, Turn, answer_stage, converse, further_draws
 from orchestrator.methods._examples import drawn_example
@@ -41,6 +41,7 @@ from orchestrator.methods._glass_box import (
     PromptEnsemble,
     orientation,
 )
+from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Ask,
     Columns,
@@ -261,12 +262,17 @@ def _of_answer(seen: Observed, config: Config) -> dict[str, Any]:
     undefined = seen.why or None
     if not undefined and tokens["mean_logprob"] is None:
         undefined = "a token has no finite log-probability"
-    return {
+    found: dict[str, Any] = {
         "n_tokens": None if seen.logprobs is None else len(seen.logprobs),
         "undefined": undefined,
         **tokens,
-        **values.bound_values(seen, config.vocabulary_size),
     }
+    if seen.top is not None and seen.top.logprobs.size:
+        # Bounds of Softmax-Ent, by the most likely tokens
+        bounds = entropy_bounds(seen.top.logprobs, config.vocabulary_size)
+        for name, bound in zip(values.OF_BOUNDS, bounds, strict=True):
+            found[name] = None if bound is None else finite(mean_over_tokens(bound))
+    return found
 
 
 def _prompted(messages: Messages, config: Config) -> list[Messages]:

@@ -28,6 +28,7 @@ from orchestrator.methods import pairwise_ranking
 from orchestrator.methods._drawing import Drawing, Judges, OfAnswers, Turn
 from orchestrator.methods._judging import (
     checked_prompt,
+    examples_of,
     judge_prompts,
     needs_of,
     stages_of,
@@ -138,7 +139,7 @@ class JudgedRewrites(OfAnswers[Config]):
                 f"judged_rewrites {config.model_dump_json(exclude={'name', 'judges'})}",
                 judging,
                 2 * len(candidates),
-                pairwise_ranking.examples_of(judging),
+                examples_of(judging),
             ),
         ]
 

@@ -28,8 +28,7 @@ from msgspec.structs import replace
 from pydantic import Field, model_validator
 
 from orchestrator.judgment.pairwise import expand_two
-from orchestrator.methods._examples import example
-from orchestrator.methods._judging import Judged, example_place, judge_prompts, stages_of
+from orchestrator.methods._judging import Judged, examples_of, judge_prompts, stages_of
 from orchestrator.methods._own_labels import (
     MOST_LEVEL,
     OwnLabel,
@@ -48,7 +47,7 @@ from orchestrator.methods._pairwise import (
     PairwiseSettings,
     pair_row,
 )
-from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Row, Stage, Unit, labels
+from orchestrator.plugin import Ask, Columns, Label, Row, Stage, Unit, labels
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.judging import PAIRWISE_PROMPTS, LabelSet
 
@@ -162,12 +161,6 @@ class PairwiseRanking(PairwiseJudge[Config]):
             | {"traces": _verdicts(ab, ba, config.labels) if config.chain_of_thought else None}
             for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
         ]
-
-
-def examples_of(config: Config) -> tuple[ChooseAsk, ...]:
-    """A made-up comparison."""
-    begun, asked = example_place(config, config.verdicts())
-    return example(config.template(), asked, begun=begun)
 
 
 def order_of(read: Judged, labels: LabelSet | tuple[OwnLabel, ...]) -> Order:

@@ -27,11 +27,11 @@ from pydantic import Field, model_validator
 
 from orchestrator.judgment.distribution import mixture
 from orchestrator.methods._drawing import Turn, distributions
-from orchestrator.methods._examples import example
+from orchestrator.methods._examples import REASONED, example
 from orchestrator.methods._judging import (
     Judged,
     at_places,
-    example_place,
+    examples_of,
     judged,
     places,
     stages_of,
@@ -158,14 +158,10 @@ class PairwiseScoring(PairwiseJudge[Config]):
 
 def _examples(config: Config) -> tuple[ChooseAsk, ...]:
     """A first score, and a second one behind it."""
-    begun, first = example_place(config, config.verdicts())
-    template, ends = config.template(), config.grades().ends()
-    best = config.verdicts()[-1].name
-    behind = f"{begun}\n{best}" if config.chain_of_thought else best
-    return (
-        *example(template, first, begun=begun, **ends),
-        *example(template, config.second_labels(), begun=behind, **ends),
-    )
+    ends, best = config.grades().ends(), config.verdicts()[-1].name
+    behind = f"{REASONED}\n{best}" if config.chain_of_thought else best
+    second = example(config.template(), config.second_labels(), begun=behind, **ends)
+    return (*examples_of(config, **ends), *second)
 
 
 _Scores = tuple[tuple[float, ...], tuple[float, ...], Order]

@@ -20,6 +20,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
+from orchestrator.contracts.rows import failed_row
 from orchestrator.contracts.settings import BertScoreSettings, Similarity, comparer_name
 from orchestrator.contracts.settings import comparers as named_comparers
 from orchestrator.judgment.similarity import f_beta_scores, peer_votes
@@ -36,6 +37,7 @@ from orchestrator.plugin import (
     Columns,
     Combination,
     Comparer,
+    Failure,
     ModelName,
     PairColumns,
     PairScores,
@@ -142,8 +144,7 @@ class PeerElo(OfAnswers[Config]):
                 said = f"{len(turn)} answers; it takes {FEWEST} for a vote"
                 if not rows:
                     raise permanent("too_few_answers", said)
-                failed = {"status": "failed", "cause": "too_few_answers", "message": said}
-                rows += [{"turn": number, **failed}]
+                rows += [{"turn": number, **failed_row(Failure("too_few_answers", said))}]
                 continue
             compared = await ask.similarity(unit.judge, [made.answer.text for made in turn])
             rows += _rows(unit, turn, compared, self.config)

@@ -22,11 +22,10 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestrator.judgment.pointwise import describe_scores
 from orchestrator.methods._drawing import converse, fields
-from orchestrator.methods._examples import example
 from orchestrator.methods._judging import (
     JudgeMethod,
     JudgeSettings,
-    example_place,
+    examples_of,
     judge_prompts,
     stages_of,
     user_message,
@@ -34,7 +33,6 @@ from orchestrator.methods._judging import (
 from orchestrator.methods._own_labels import GradeLabels, Grades, ascending, check_shown, spanned
 from orchestrator.plugin import (
     Ask,
-    ChooseAsk,
     Columns,
     Compared,
     Label,
@@ -138,7 +136,8 @@ class PointwiseRating(JudgeMethod[Config]):
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """One judgment an answer, and the reasoning before it where asked for."""
-        return stages_of("pointwise", self.config, len(candidates), _examples(self.config))
+        examples = examples_of(self.config, **self.config.grades().ends())
+        return stages_of("pointwise", self.config, len(candidates), examples)
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """The answer and its rating, one row a turn."""
@@ -170,8 +169,3 @@ class PointwiseRating(JudgeMethod[Config]):
                 }
             )
         return rows
-
-
-def _examples(config: Config) -> tuple[ChooseAsk, ...]:
-    begun, asked = example_place(config, config.verdicts())
-    return example(config.template(), asked, begun=begun, **config.grades().ends())

@@ -216,14 +216,12 @@ class Rubric(JudgeMethod[Config]):
         asked = config.example()
         found: list[ChooseAsk] = []
         for one, shown in zip(asked, _shown(asked, config) * len(asked), strict=False):
-            labels, prefix = one.labels, config.prefix
+            labels, begun = continued(one.labels, config.prefix), config.prefix
             if config.chain_of_thought:
-                labels, prefix = spelled(labels, "\n"), REASONED
-            elif not config.together:
-                labels = continued(labels, prefix)
+                labels, begun = spelled(one.labels, "\n"), REASONED
             if config.together:
-                labels, prefix = one.labels, f"{prefix}\n{one.key}:".lstrip()
-            found += example(config.template(), labels, begun=prefix, **shown)
+                labels, begun = one.labels, f"{begun}\n{one.key}:".lstrip()
+            found += example(config.template(), labels, begun=begun, **shown)
         return tuple(found)
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:

@@ -106,7 +106,6 @@ class Samples(Method[Config]):
         if config.logprobs == "score":
             kept = [number for number, answer in enumerate(made) if answer.text]
             found = await ask.all(*(ask.score(model, item.messages, made[n]) for n in kept))
-            scored = [*made]
             for number, ell in zip(kept, found, strict=True):
                 scored[number] = ell
         reference = item.reference_of(1)

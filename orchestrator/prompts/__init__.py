@@ -59,9 +59,12 @@ def render(source: str, fields: dict[str, str | None]) -> str:
     Raises:
         PromptError: If the template is invalid or uses a field that is not there.
     """
-    joined = _join(source, fields)
-    if joined is not None:
-        return joined
+    parts = _plain_parts(source)
+    if parts is not None:
+        texts = [fields.get(text) if is_name else text for is_name, text in parts]
+        known = [text for text in texts if isinstance(text, str)]
+        if len(known) == len(parts):
+            return "".join(known)
     given = {name: value for name, value in fields.items() if value is not None}
     compiled = compile_template(source)
     try:
@@ -102,17 +105,3 @@ def _plain_parts(source: str) -> tuple[tuple[bool, str], ...] | None:
             else:
                 return None
     return tuple(parts)
-
-
-def _join(source: str, fields: dict[str, str | None]) -> str | None:
-    """The rendered template, where it only fills in names that are there; else Jinja's to do."""
-    parts = _plain_parts(source)
-    if parts is None:
-        return None
-    texts = []
-    for is_name, text in parts:
-        value = fields.get(text) if is_name else text
-        if not isinstance(value, str):
-            return None
-        texts.append(value)
-    return "".join(texts)

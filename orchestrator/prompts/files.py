@@ -47,9 +47,15 @@ class _PromptFile(BaseModel):
 
 
 def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a recipe holds)
-    path = _path(value)
-    if path is None:
-        return value
+    if isinstance(value, Mapping):
+        if set(value) != {"file"} or not isinstance(value["file"], str) or not value["file"]:
+            raise ValueError("must be a name, a template, or {file: PATH}")
+        path = value["file"]
+    else:
+        path = value
+        is_line = isinstance(value, str) and not ("{{" in value or "\n" in value)
+        if not is_line or not value.lower().endswith(SUFFIXES):
+            return value  # a template itself, or the name of a prompt
     folder = Path((info.context or {}).get("folder", "."))
     text = _text(folder / expanded(path), path)
     if "{{" not in text:
@@ -73,17 +79,6 @@ def _text(file: Path, shown: str) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{shown!r} is not UTF-8 text; save it as UTF-8") from error
-
-
-def _path(value: object) -> str | None:
-    """The file that is named; None where it is a template itself, or the name of a prompt."""
-    if isinstance(value, Mapping):
-        if set(value) != {"file"} or not isinstance(value["file"], str) or not value["file"]:
-            raise ValueError("must be a name, a template, or {file: PATH}")
-        return str(value["file"])
-    if not isinstance(value, str) or "{{" in value or "\n" in value:
-        return None
-    return value if value.lower().endswith(SUFFIXES) else None
 
 
 TemplateText = Annotated[str, BeforeValidator(_read, json_schema_input_type=str | _PromptFile)]

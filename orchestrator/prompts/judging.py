@@ -80,12 +80,19 @@ PAIRWISE_PROMPTS: Final[Mapping[str, Mapping[LabelSet, JudgePrompt]]] = {
 # the models bundled with this project were trained on: from 1 to 9, and it shows the reference.
 
 
-_JUDGE_ONE: Final = (
-    "Please act as an impartial judge and evaluate the quality of the response provided by an AI "
-    "assistant to the user prompt displayed below. Your evaluation should consider factors such as "
-    "the helpfulness, relevance, accuracy, depth, creativity, level of detail, and ethicality of "
-    "the response."
-)
+def _rated(answers: str, whose: str, rest: str) -> JudgePrompt:
+    """Return what asks for a score of answers, at once or after an explanation."""
+    judge = (
+        f"Please act as an impartial judge and evaluate the quality of the {answers} to the user "
+        "prompt displayed below. Your evaluation should consider factors such as the helpfulness, "
+        f"relevance, accuracy, depth, creativity, level of detail, and ethicality of {whose}."
+    )
+    return (
+        f"{judge} Be as objective as possible. Please {rest}",
+        f"{judge} Begin your evaluation by providing a short explanation. Be as objective as "
+        f"possible. After providing your explanation, please {rest}",
+    )
+
 
 _RATE_ONE: Final = (
     "rate the response with an integer score from {{ low }} to {{ high }}, without further "
@@ -102,10 +109,8 @@ _ANSWER: Final = """
 
 POINTWISE_PROMPTS: Final = {
     "compact": (RATING, RATING_COT),
-    "judgment_distribution": (
-        f"{_JUDGE_ONE} Be as objective as possible. Please {_RATE_ONE}{_ANSWER}",
-        f"{_JUDGE_ONE} Begin your evaluation by providing a short explanation. Be as objective as "
-        f"possible. After providing your explanation, please {_RATE_ONE}{_ANSWER}",
+    "judgment_distribution": _rated(
+        "response provided by an AI assistant", "the response", f"{_RATE_ONE}{_ANSWER}"
     ),
 }
 
@@ -116,13 +121,6 @@ POINTWISE_PROMPTS: Final = {
 # is our own wording, after their pointwise one; `compact` is its short form with the reference. The
 # models bundled with this project were trained on neither.
 
-
-_JUDGE_BOTH: Final = (
-    "Please act as an impartial judge and evaluate the quality of the responses provided by two AI "
-    "assistants to the user prompt displayed below. Your evaluation should consider factors such "
-    "as the helpfulness, relevance, accuracy, depth, creativity, level of detail, and ethicality "
-    "of each response."
-)
 
 _RATE_BOTH: Final = (
     "rate each response with an integer score from {{ low }} to {{ high }}: write the score of "
@@ -135,10 +133,8 @@ SCORING_PROMPTS: Final = {
         f"Rate both answers from {{{{ low }}}} to {{{{ high }}}}. Ratings only.\n{PAIR_BODY}",
         f"Rate both answers from {{{{ low }}}} to {{{{ high }}}}. Check first.\n{PAIR_BODY}",
     ),
-    "two_scores": (
-        f"{_JUDGE_BOTH} Be as objective as possible. Please {_RATE_BOTH}{_ANSWERS}",
-        f"{_JUDGE_BOTH} Begin your evaluation by providing a short explanation. Be as objective as "
-        f"possible. After providing your explanation, please {_RATE_BOTH}{_ANSWERS}",
+    "two_scores": _rated(
+        "responses provided by two AI assistants", "each response", f"{_RATE_BOTH}{_ANSWERS}"
     ),
 }
 

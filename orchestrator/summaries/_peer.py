@@ -178,21 +178,16 @@ def family_tables(context: Context, votes: Votes, named: Mapping[str, str]) -> l
     families = [named.get(model, model) for model in votes.models]
     if len(set(families)) == len(families):
         return []
+    names, code = np.unique(families, return_inverse=True)
     return [
-        _bias(context, votes, families),
-        _agreement(context, votes, families),
-        _left_out(votes, families),
+        _bias(context, votes, names.tolist(), code),
+        _agreement(context, votes, code),
+        _left_out(votes, families, code),
     ]
 
 
-def _family_codes(families: list[str]) -> tuple[list[str], Ints]:
-    names = sorted(set(families))
-    return names, np.array([names.index(family) for family in families], np.int64)
-
-
-def _bias(context: Context, votes: Votes, families: list[str]) -> Table:
+def _bias(context: Context, votes: Votes, names: Sequence[str], code: Ints) -> Table:
     """Compare kin's votes with others', on pairs of one model of a family and a stranger."""
-    names, code = _family_codes(families)
     first, second, judge = code[votes.first], code[votes.second], code[votes.judge]
     rows: list[list[Cell]] = []
     for index, name in enumerate(names):
@@ -235,9 +230,8 @@ def _difference(parts: Floats, confidence_level: float) -> Measured:
     return measured(found.estimate(JACKKNIFE, sizes, confidence_level), with_n=True)
 
 
-def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
+def _agreement(context: Context, votes: Votes, code: Ints) -> Table:
     """Tabulate the share of pairs of answers on which two judges give the same vote."""
-    _, code = _family_codes(families)
     kin = code[:, None] == code[None, :]
     # Pairs of answers on which two judges vote alike, and both vote: shape (n_prompts, M, M)
     n_models = len(votes.models)
@@ -268,9 +262,8 @@ def _agreement(context: Context, votes: Votes, families: list[str]) -> Table:
     return make_table("peer_elo.agreement", "Agreement of judges", _AGREEMENT, rows, notes=notes)
 
 
-def _left_out(votes: Votes, families: list[str]) -> Table:
+def _left_out(votes: Votes, families: Sequence[str], code: Ints) -> Table:
     """Each model's rating beside the one without the votes of its own family."""
-    _, code = _family_codes(families)
     judge, sizes = code[votes.judge], np.bincount(code)
     everyone = _strengths(votes, np.ones(len(judge), np.bool_))
     without = {int(index): _strengths(votes, judge != index) for index in np.flatnonzero(sizes > 1)}

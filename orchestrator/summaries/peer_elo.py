@@ -15,6 +15,7 @@ import polars as pl
 
 from orchestrator.clusters import OVER
 from orchestrator.methods.peer_elo import Config
+from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Cell,
     Column,
@@ -29,7 +30,7 @@ from orchestrator.ranking.cells import groups, mean_of, plain_mean
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import BASE, SCALE, bootstrap_elo
 from orchestrator.statistics.means import clustered_share
-from orchestrator.statistics.prompt_sums import Pairs, mean_preferences, win_rates
+from orchestrator.statistics.prompt_sums import Pairs, Shares, mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.summaries._peer import Votes, family_tables, matrix_of, pairs_of, read_votes
 from orchestrator.tables import measured
@@ -92,11 +93,9 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
         rows.append(
             [
                 votes.models[i],
-                _cell(rated.values[i], rated.low[i], rated.high[i], int(rated.n_prompts[i]), votes),
+                _cell(rated, i, votes),
                 ranks if rated.rank[i] else None,
-                _cell(
-                    shares.values[i], shares.low[i], shares.high[i], int(shares.n_prompts[i]), votes
-                ),
+                _cell(shares, i, votes),
                 int(n_votes[i]),
                 votes.n_missing.get(votes.models[i], 0),
                 plain_mean(pl.Series(lengths[:, i]).drop_nans()),
@@ -138,7 +137,7 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
     fought = np.bincount(np.concatenate((votes.first, votes.second)), minlength=n)
     rows = []
     for i in order:
-        cell = _cell(elo[i], low[i], high[i], votes.n_prompts, votes)
+        cell = Measured(*(finite(float(of_all[i])) for of_all in (elo, low, high)))
         if not fought[i]:
             cell = Measured(None, why="no votes")
         rows.append([votes.models[i], cell, int(wins[i]), int(ties[i])])
@@ -165,13 +164,7 @@ def _wins(context: Context, votes: Votes, order: Sequence[int]) -> Table:
         [
             votes.models[i],
             votes.models[j],
-            _cell(
-                rates.values[i, j],
-                rates.low[i, j],
-                rates.high[i, j],
-                int(rates.n_prompts[i, j]),
-                votes,
-            ),
+            _cell(rates, (i, j), votes),
             int(rates.n_judgments[i, j]),
         ]
         for place, i in enumerate(order)
@@ -242,12 +235,12 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: flo
     return make_table("peer_elo.nearest", title, _NEAREST, found, basis=basis, notes=notes)
 
 
-def _cell(value: float, low: float, high: float, n: int, votes: Votes) -> Measured:
-    """A number with its interval; nan is undefined, infinite is not bounded."""
-
-    def known(number: float) -> float | None:
-        return None if math.isnan(number) else float(number)
-
+def _cell(found: Ratings | Shares, at: int | tuple[int, int], votes: Votes) -> Measured:
+    """One number with its interval; nan is undefined, infinite is not bounded."""
+    value, low, high = (
+        None if math.isnan(of_all[at]) else float(of_all[at])
+        for of_all in (found.values, found.low, found.high)
+    )
     # The basis says what the whole table rests on.
-    rests_on = None if n == votes.n_prompts else n
-    return Measured(known(value), known(low), known(high), rests_on)
+    n = int(found.n_prompts[at])
+    return Measured(value, low, high, None if n == votes.n_prompts else n)

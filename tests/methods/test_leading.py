@@ -12,6 +12,7 @@ from orchestrator.methods import (
     pointwise,
     rubric,
 )
+from orchestrator.methods._judging import by_reasoning, examples_of
 from orchestrator.methods._leading import continued
 from orchestrator.records import Generation, Label, Unit, labels
 from orchestrator.runner.models.identity import missing
@@ -187,7 +188,8 @@ def test_with_reasons_and_without_them_a_begun_reply_is_one_setting():
         pairwise_ranking.PairwiseRanking(ranking(prefix="Verdict: [[", chain_of_thought=flag))
         for flag in (False, True)
     )
-    assert plain.differs_in_reasoning(reasoned)
+    found = list(by_reasoning([reasoned, plain], lambda method: (method, "judge")))
+    assert found == [(plain, reasoned)]
 
 
 def test_an_example_with_reasons_holds_the_prefix():
@@ -205,7 +207,7 @@ def test_a_rating_goes_on_from_its_begun_reply():
 
 def test_a_server_is_tried_with_the_begun_reply_after_reasons():
     config = ranking(prefix="My verdict: [[", chain_of_thought=True)
-    (example,) = pairwise_ranking.examples_of(config)
+    (example,) = examples_of(config)
     assert example.prefix.text.endswith(".\n\nMy verdict: [[")
     assert example.labels[0].spellings == (">>]]",)
 
