@@ -97,7 +97,7 @@ class ConflictAnalysis(Analysis[Config]):
         # A judge of other rewritings, drawn by other settings, says nothing about these.
         same = pl.col("judged").is_null() | (pl.col("judged") == pl.col("rewriting"))
         both = labels.join(gaps, on=_KEYS, how="inner").filter(same).drop_nulls(["d", "label"])
-        return [_conflicts(context, labels, both), *_agreement(context, labels)]
+        return [_by_judge(context, labels, both), *_agreement(context, labels)]
 
 
 def _gaps(context: Context, name: str | None) -> pl.DataFrame:
@@ -140,7 +140,7 @@ def _labels(context: Context, path: str | None, gaps: pl.DataFrame) -> list[pl.D
     ]
 
 
-def _conflicts(context: Context, labels: pl.DataFrame, both: pl.DataFrame) -> Table:
+def _by_judge(context: Context, labels: pl.DataFrame, both: pl.DataFrame) -> Table:
     level = context.confidence_level
     up = (pl.col("d") > 0) & (pl.col("label") < 0)
     down = (pl.col("d") < 0) & (pl.col("label") > 0)

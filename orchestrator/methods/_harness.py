@@ -276,7 +276,8 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording of an item that has none shows it."""
-        return self.config.wording(_NO_REFERENCE, 1).shows({"reference"})
+        is_shown = self.config.wording(_NO_REFERENCE, 1).shows("reference")
+        return frozenset({"reference"} if is_shown else ())
 
     def identify(self, unit: Unit) -> Row:
         """Item, category, judge, and the model or the two models."""

@@ -19,7 +19,6 @@ from orchestrator.plugin import (
     Columns,
     Combination,
     Compared,
-    Item,
     Messages,
     ModelName,
     PairColumns,
@@ -115,25 +114,12 @@ class PairwiseJudge(JudgeMethod[PairwiseConfigT]):
         turns = await converse(unit.item, unit.models, ask, self.config.answer)
         template = self.config.template()
         prompts = [
-            pair_prompt(template, unit.item, first, second, **values)
+            user_message(template, fields(unit.item, first, second) | values)
             for n_turns in range(1, len(turns) + 1)
             for a, b in [tuple(zip(*turns[:n_turns], strict=True))]
             for first, second in ((a, b), (b, a))
         ]
         return turns, prompts
-
-
-def pair_prompt(
-    template: str, item: Item, first: Sequence[Turn], second: Sequence[Turn], **values: str
-) -> Messages:
-    """Return the prompt that shows two answers, turn by turn.
-
-    `values` are further ones that the template may show.
-
-    Raises:
-        AskFailed: If the item lacks a field that the template needs.
-    """
-    return user_message(template, {**fields(item, first, second), **values})
 
 
 def pair_row(turns: tuple[Turn, ...], ab: Order, ba: Order) -> Row:

@@ -22,7 +22,7 @@ tie.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -84,26 +84,6 @@ class RatingSettings(OfAnswersSettings):
         return self
 
 
-def _stages(config: RatingSettings, candidates: Sequence[str]) -> list[Stage]:
-    """Return the requests of rating one item: one an answer; equal answers are rated once."""
-    draw = f"reward {config.answer.model_dump_json()} {' '.join(candidates)}"
-    example = Ask().reward
-    # A made-up conversation.
-    question = (Message("user", "What is 2 + 2?"), Message("assistant", "4"))
-    return [
-        Stage(
-            "rewards",
-            judge,
-            "reward",
-            len(candidates),
-            exact=False,
-            draw=draw,
-            examples=(example(judge, question),),
-        )
-        for judge in config.judges
-    ]
-
-
 async def rate(
     ask: Ask, judge: str, turns: Sequence[Turn], config: RatingSettings
 ) -> list[tuple[float, Rewards]]:
@@ -122,7 +102,28 @@ async def rate(
         raise permanent("reward_shape", error) from error
 
 
-class Reward(OfAnswers[RatingSettings]):
+RatingT = TypeVar("RatingT", bound=RatingSettings, covariant=True)
+
+
+class Rating(OfAnswers[RatingT]):
+    """Base of methods in which reward models rate answers."""
+
+    def stages(self, candidates: Sequence[str]) -> list[Stage]:
+        """Return one rating an answer, whatever the number of pairs; equal answers are rated once.
+
+        A reward model is tried with a made-up conversation.
+        """
+        config, n = self.config, len(candidates)
+        draw = f"reward {config.answer.model_dump_json()} {' '.join(candidates)}"
+        question = (Message("user", "What is 2 + 2?"), Message("assistant", "4"))
+        return [
+            Stage("rewards", judge, "reward", n, exact=False, draw=draw, examples=(example,))
+            for judge in config.judges
+            for example in [Ask().reward(judge, question)]
+        ]
+
+
+class Reward(Rating[RatingSettings]):
     """Reward: a reward model rates one answer by a number."""
 
     cites = ("ouyang2022training",)
@@ -132,10 +133,6 @@ class Reward(OfAnswers[RatingSettings]):
         "turn: i64 | reward: f64 | outputs: list[f64] | n_places n_characters: i64"
     )
     scores: ClassVar = {"reward": 1}
-
-    def stages(self, candidates: Sequence[str]) -> list[Stage]:
-        """Return one rating an answer."""
-        return _stages(self.config, candidates)
 
     async def evaluate(self, unit: Unit, ask: Ask) -> list[Row]:
         """Draw and rate the answer; return one row a turn."""
@@ -170,7 +167,7 @@ class RewardPairsConfig(RatingSettings):
     )
 
 
-class RewardPairs(OfAnswers[RewardPairsConfig]):
+class RewardPairs(Rating[RewardPairsConfig]):
     """Reward pairs: which of two answers is better, by the rewards of a reward model."""
 
     cites = ("bradley1952rank", "ouyang2022training", "lambert2024rewardbench")
@@ -185,10 +182,6 @@ class RewardPairs(OfAnswers[RewardPairsConfig]):
     def combinations(self, candidates: Sequence[str]) -> list[Combination]:
         """Return every pair of candidates with every reward model."""
         return pairs_by_judge(candidates, self.config.judges)
-
-    def stages(self, candidates: Sequence[str]) -> list[Stage]:
-        """Return one rating an answer, whatever the number of pairs."""
-        return _stages(self.config, candidates)
 
     def compared(self) -> Compared:
         """Return P(A better)."""

@@ -156,7 +156,7 @@ class Config(HarnessSettings):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.dimensions is None and self.template().shows({"dimensions"}):
+        if self.dimensions is None and self.template().shows("dimensions"):
             raise ValueError("the template shows dimensions; set `dimensions: AlignBench/config`")
         return self
 

@@ -185,7 +185,7 @@ class AlpacaEval(OfAnswers[Config]):
 
     def needs(self) -> frozenset[str]:
         """The reference, where the wording shows it."""
-        return self.config.wording().shows({"reference"})
+        return frozenset({"reference"} if self.config.wording().shows("reference") else ())
 
     def stages(self, candidates: Sequence[str]) -> list[Stage]:
         """One reading a model, two with both orders; equal outputs take none."""

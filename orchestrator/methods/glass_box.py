@@ -247,7 +247,7 @@ def _asks(
         # To the released code the token that ends the turn belongs to the answer.
         asks["code"] = [ask.score(who, messages, text, features=values.CODE, end_of_turn=ended)]
     wanted = config.wanted_of_texts
-    if (example := _example(unit, turn, config)) is not None:
+    if (example := _examples(unit, turn, config)) is not None:
         system = tuple(message for message in messages if message.role == "system")
         under = (*system, *example, *_spoken(messages))
         asks["illustration"] = [ask.score(who, under, text, features=wanted)]
@@ -295,7 +295,7 @@ async def _passes(
     return [values.of_score(one) for one in scored]
 
 
-def _example(unit: Unit, turn: Turn, config: Config) -> Messages | None:
+def _examples(unit: Unit, turn: Turn, config: Config) -> Messages | None:
     """Return the messages that illustrate the task before the conversation; None for none.
 
     The item's own questions with their references, up to this turn (section 3.1 of the paper, which

@@ -25,24 +25,23 @@ from pydantic import (
 
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import pairwise_ranking
-from orchestrator.methods._drawing import Drawing, Judges, OfAnswers, Turn
+from orchestrator.methods._drawing import Drawing, Judges, OfAnswers, fields
 from orchestrator.methods._judging import (
     checked_prompt,
     examples_of,
     judge_prompts,
     needs_of,
     stages_of,
+    user_message,
 )
 from orchestrator.methods._leading import LedSettings
 from orchestrator.methods._own_labels import PairLabels
-from orchestrator.methods._pairwise import FIELDS, Order, pair_prompt
+from orchestrator.methods._pairwise import FIELDS, Order
 from orchestrator.methods._rewriting import RewritingSettings, rewrite, rewriting_stages
 from orchestrator.plugin import (
     Ask,
     Columns,
-    Generation,
     Label,
-    Messages,
     Row,
     Stage,
     Unit,
@@ -147,17 +146,28 @@ class JudgedRewrites(OfAnswers[Config]):
         """Judge each turn's rewriting against its answer."""
         config = self.config
         (made,) = await rewrite(unit, ask, config)
-        turns, copies = [turn for turn, _ in made], [copy for _, copy in made]
-        judged = await _judge(unit, ask, turns, copies, config.judging())
+        turns, judging = [turn for turn, _ in made], config.judging()
+        # Equal texts are not judged; earlier turns are the same in both.
+        changed = [at for at, (turn, copy) in enumerate(made) if turn.answer.text != copy.text]
+        prompts = [
+            user_message(judging.template(), fields(unit.item, *both))
+            for at in changed
+            for copy in [turns[at]._replace(answer=made[at][1])]
+            for copied, answered in [([*turns[:at], copy], turns[: at + 1])]
+            for both in ((copied, answered), (answered, copied))
+        ]
+        read = await judge_prompts(ask, unit, prompts, judging.verdicts(), judging)
+        orders = [pairwise_ranking.order_of(one, judging.labels) for one in read]
+        judged = dict(zip(changed, zip(orders[::2], orders[1::2], strict=True), strict=True))
         return [
             {
                 **dict.fromkeys(JudgedRewrites.columns),
                 "turn": turn.number,
                 "answer": turn.answer.text,
                 "rewriting": copy.text,
-                **_row(both),
+                **_row(judged.get(at)),
             }
-            for (turn, copy), both in zip(made, judged, strict=True)
+            for at, (turn, copy) in enumerate(made)
         ]
 
 
@@ -182,30 +192,3 @@ def _row(judged: tuple[Order, Order] | None) -> Row:
         "verdict": found["mode_pre"],
         "exact": ab.exact and ba.exact,
     }
-
-
-async def _judge(
-    unit: Unit,
-    ask: Ask,
-    turns: Sequence[Turn],
-    changed: Sequence[Generation],
-    judging: pairwise_ranking.Config,
-) -> list[tuple[Order, Order] | None]:
-    """Compare each turn's rewriting with the answer, earlier turns the same in both.
-
-    Returns for each turn the judgment with the rewriting shown first, then with the answer; None
-    where the texts are equal, which is not judged.
-    """
-    template, verdicts = judging.template(), judging.verdicts()
-    prompts: list[Messages] = []
-    for at, (turn, copy) in enumerate(zip(turns, changed, strict=True)):
-        if turn.answer.text != copy.text:
-            copied, answered = [*turns[:at], turn._replace(answer=copy)], turns[: at + 1]
-            prompts.append(pair_prompt(template, unit.item, copied, answered))
-            prompts.append(pair_prompt(template, unit.item, answered, copied))
-    read = await judge_prompts(ask, unit, prompts, verdicts, judging)
-    orders = iter([pairwise_ranking.order_of(one, judging.labels) for one in read])
-    return [
-        None if turn.answer.text == copy.text else (next(orders), next(orders))
-        for turn, copy in zip(turns, changed, strict=True)
-    ]

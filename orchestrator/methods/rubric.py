@@ -21,7 +21,7 @@ probability on its labels is missing, and so is then the score. All of them:
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
@@ -334,15 +334,17 @@ def _row(turn: Turn, read: Replies, asked: Sequence[AskedCriterion], config: Con
     marginals = [_averaged([reply[at] for reply in replies], one) for at, one in enumerate(asked)]
     weights = [one.weight for one in asked]
     missing = [one.text for one, seen in zip(asked, marginals, strict=True) if seen is None]
+
+    def each(read: Callable[[CriterionReading], float]) -> list[float | None]:
+        return [None if one is None else read(one) for one in marginals]
+
     row: Row = {
         "turn": turn.number,
         "criteria": [one.text for one in asked],
         "weights": weights,
-        "criteria_mean": [None if one is None else one.mean for one in marginals],
-        "criteria_std": [None if one is None else one.variance**0.5 for one in marginals],
-        "criteria_coverage": [
-            None if one is None else one.distribution.coverage for one in marginals
-        ],
+        "criteria_mean": each(lambda one: one.mean),
+        "criteria_std": each(lambda one: one.variance**0.5),
+        "criteria_coverage": each(lambda one: one.distribution.coverage),
         # The probabilities of all labels of all criteria, one after the other.
         "criteria_p": [
             p

@@ -17,7 +17,7 @@ import ast
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -118,15 +118,12 @@ class Wording(BaseModel):
         """
         return _fill(self.system, self.form, fields), _fill(self.user, self.form, fields)
 
-    def shows(self, names: Collection[str]) -> frozenset[str]:
-        """Those of `names` that the template shows."""
-        found: set[str | None] = set()
-        for text in (self.system, self.user):
-            if self.form == "jinja":
-                found |= variables(text)
-            else:
-                found.update(match.group(1) for match in _PIECE.finditer(text))
-        return frozenset(name for name in names if name in found)
+    def shows(self, name: str) -> bool:
+        """Return True if the template shows a field."""
+        texts = (self.system, self.user)
+        if self.form == "jinja":
+            return any(name in variables(text) for text in texts)
+        return any(found[1] == name for text in texts for found in _PIECE.finditer(text))
 
 
 def _fill(text: str, form: str, fields: Mapping[str, str | None]) -> str:
