@@ -29,8 +29,8 @@ from orchestrator.plugin import (
 from orchestrator.ranking.cells import groups, mean_of, plain_mean
 from orchestrator.statistics.correlation import correlate
 from orchestrator.statistics.elo import BASE, SCALE, bootstrap_elo
-from orchestrator.statistics.means import clustered_share
-from orchestrator.statistics.prompt_sums import Pairs, Shares, mean_preferences, win_rates
+from orchestrator.statistics.means import Shares, clustered_share
+from orchestrator.statistics.prompt_sums import Pairs, mean_preferences, win_rates
 from orchestrator.statistics.ratings import METHOD, Ratings, rate
 from orchestrator.summaries._peer import Votes, family_tables, matrix_of, pairs_of, read_votes
 from orchestrator.tables import measured
