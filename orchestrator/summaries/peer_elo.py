@@ -137,7 +137,8 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
     fought = np.bincount(np.concatenate((votes.first, votes.second)), minlength=n)
     rows = []
     for i in order:
-        cell = Measured(*(finite(float(of_all[i])) for of_all in (elo, low, high)))
+        value, lowest, highest = (finite(float(of_all[i])) for of_all in (elo, low, high))
+        cell = Measured(value, lowest, highest)
         if not fought[i]:
             cell = Measured(None, why="no votes")
         rows.append([votes.models[i], cell, int(wins[i]), int(ties[i])])
