@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 944,
+    "private functions used once": 912,
     "functions with `Any` in the signature": 214,
     "lines": 99_075,
     "files": 396,

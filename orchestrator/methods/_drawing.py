@@ -237,7 +237,7 @@ async def converse(
     sampling = drawing.sampling(item.category)
     contexts = [(model, item.messages) for model in models]
     turns: list[tuple[Turn, ...]] = []
-    for number in range(1, len(item.followups) + 2):
+    for number, asked in enumerate((*item.followups, None), 1):
         made = await ask.settle(
             *(
                 GenerateAsk(
@@ -261,7 +261,12 @@ async def converse(
                 if not isinstance(outcome, Failure)
             )
         )
-        contexts = [(turn.model, _further(item, turn)) for turn in turns[-1]]
+        if asked is not None:
+            said = [(turn, Message("assistant", turn.answer.text)) for turn in turns[-1]]
+            contexts = [
+                (turn.model, (*turn.messages, answered, Message("user", asked)))
+                for turn, answered in said
+            ]
     return turns
 
 
@@ -277,13 +282,6 @@ def further_draws(
         ask.generate(unit.models[0], messages, sampling, item_key=unit.item.key, repeat=repeat)
         for repeat in range(n)
     ]
-
-
-def _further(item: Item, turn: Turn) -> Messages:
-    answered = (*turn.messages, Message("assistant", turn.answer.text))
-    if turn.number > len(item.followups):
-        return answered
-    return (*answered, Message("user", item.followups[turn.number - 1]))
 
 
 def questions(turns: Sequence[Turn]) -> str:

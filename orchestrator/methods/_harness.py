@@ -17,6 +17,7 @@ from orchestrator.judgment.distribution import LabelDistribution
 from orchestrator.judgment.verdicts import NONE, Match, Reading, Winner, matched
 from orchestrator.methods._drawing import (
     Drawing,
+    Judges,
     OfAnswers,
     OfAnswersSettings,
     Turn,
@@ -151,6 +152,12 @@ class HarnessSettings(OfAnswersSettings):
             AskFailed: If the item lacks it.
         """
         return {}
+
+
+class NamedJudgesSettings(HarnessSettings):
+    """Settings of those whose judges the recipe names."""
+
+    judges: Judges
 
 
 class Verdict(NamedTuple):

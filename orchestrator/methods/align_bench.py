@@ -29,14 +29,14 @@ from orchestrator.judgment.verdicts import (
     number,
     on_scale,
 )
-from orchestrator.methods._drawing import Judges, permanent
+from orchestrator.methods._drawing import permanent
 from orchestrator.methods._harness import (
     COMPACT,
     RATINGS,
     TEN,
     Format,
     HarnessJudge,
-    HarnessSettings,
+    NamedJudgesSettings,
 )
 from orchestrator.plugin import Ask, Item, Row, Unit
 from orchestrator.prompts.files import FROM_FOLDER, ONLY, Dimensions, Wording, wordings_from
@@ -132,10 +132,9 @@ NAME: Final = "base_prompt"
 """Name of the template in `judge.py`."""
 
 
-class Config(HarnessSettings):
+class Config(NamedJudgesSettings):
     """Settings of `align_bench`."""
 
-    judges: Judges
     prompts: Annotated[Literal["compact"] | dict[str, Wording], wordings_from(WHERE, "compact")] = (
         Field(
             description="AlignBench's judge.py, a file of one template with category, dimensions, "

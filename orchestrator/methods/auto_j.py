@@ -30,7 +30,7 @@ from orchestrator.judgment.verdicts import (
     number,
     on_scale,
 )
-from orchestrator.methods._drawing import Judges, permanent
+from orchestrator.methods._drawing import permanent
 from orchestrator.methods._harness import (
     COMPACT,
     PAIR,
@@ -38,7 +38,7 @@ from orchestrator.methods._harness import (
     TEN,
     Format,
     HarnessJudge,
-    HarnessSettings,
+    NamedJudgesSettings,
 )
 from orchestrator.plugin import Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
@@ -100,10 +100,9 @@ NAMES: Final = {"single": "single", "pairwise": "pairwise_tie"}
 """Names of the templates in Auto-J's file."""
 
 
-class Config(HarnessSettings):
+class Config(NamedJudgesSettings):
     """Settings of `auto_j`."""
 
-    judges: Judges
     mode: Literal["single", "pairwise"] = Field(
         "single", description="Rate answers, or decide between two."
     )

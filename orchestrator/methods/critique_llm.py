@@ -28,7 +28,6 @@ from orchestrator.judgment.verdicts import (
     number,
     on_scale,
 )
-from orchestrator.methods._drawing import Judges
 from orchestrator.methods._harness import (
     COMPACT,
     PAIR,
@@ -36,7 +35,7 @@ from orchestrator.methods._harness import (
     TEN,
     Format,
     HarnessJudge,
-    HarnessSettings,
+    NamedJudgesSettings,
 )
 from orchestrator.plugin import Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
@@ -102,10 +101,9 @@ TYPES: Final = {
 }
 
 
-class Config(HarnessSettings):
+class Config(NamedJudgesSettings):
     """Settings of `critique_llm`."""
 
-    judges: Judges
     mode: Literal["pointwise", "pairwise"] = Field(
         "pointwise", description="Score answers, or compare two."
     )

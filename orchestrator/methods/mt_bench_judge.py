@@ -38,7 +38,7 @@ from orchestrator.judgment.verdicts import (
     number,
     on_scale,
 )
-from orchestrator.methods._drawing import Judges, pairs_by_judge, permanent, with_baseline
+from orchestrator.methods._drawing import pairs_by_judge, permanent, with_baseline
 from orchestrator.methods._harness import (
     COMPACT,
     PAIR,
@@ -46,7 +46,7 @@ from orchestrator.methods._harness import (
     TEN,
     Format,
     HarnessJudge,
-    HarnessSettings,
+    NamedJudgesSettings,
 )
 from orchestrator.plugin import Combination, Item, ModelName
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
@@ -102,10 +102,9 @@ _SUFFIX: Final = "-multi-turn"
 _MOST_TURNS: Final = 2
 
 
-class Config(HarnessSettings):
+class Config(NamedJudgesSettings):
     """Settings of `mt_bench_judge`."""
 
-    judges: Judges
     mode: Literal["single", "pairwise"] = Field(
         "single", description="Rate answers, or compare two."
     )
