@@ -1,17 +1,14 @@
 """Texts that methods draw: settings, and the answers of one item, turn by turn."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.plugin import (
     Ask,
     AskFailed,
-    Choice,
-    ChooseAsk,
     Combination,
     Companion,
     Failure,
@@ -331,13 +328,3 @@ def fields(item: Item, *shown: Sequence[Turn]) -> dict[str, str | None]:
     first, second = map(replies, shown)
     found |= dict.fromkeys(("answer_a", "response", "response_1", "output_1"), first)
     return found | dict.fromkeys(("answer_b", "response_another", "response_2", "output_2"), second)
-
-
-async def distributions(ask: Ask, asks: Iterable[ChooseAsk]) -> list[LabelDistribution]:
-    """Read the distribution over the labels of each ask.
-
-    Raises:
-        AskFailed: If one of them fails.
-    """
-    found: list[Choice] = await ask.all(*asks)
-    return [from_logprobs(one.logprobs, one.upper) for one in found]

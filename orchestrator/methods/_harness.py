@@ -22,13 +22,12 @@ from orchestrator.methods._drawing import (
     OfAnswersSettings,
     Turn,
     converse,
-    distributions,
     fields,
     pairs_by_judge,
     permanent,
 )
 from orchestrator.methods._examples import BEGUN, BEGUN_REPLY
-from orchestrator.methods._verdicts import after_thinking, cut, spelled
+from orchestrator.methods._verdicts import after_thinking, cut, distributions, spelled
 from orchestrator.plugin import (
     Ask,
     ChooseAsk,

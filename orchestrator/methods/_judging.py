@@ -8,10 +8,10 @@ import msgspec
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.judgment.distribution import LabelDistribution, mixture
-from orchestrator.methods._drawing import Drawing, Judges, OfAnswers, distributions, permanent
+from orchestrator.methods._drawing import Drawing, Judges, OfAnswers, permanent
 from orchestrator.methods._examples import REASONED, example
 from orchestrator.methods._leading import LedSettings, continued, lead
-from orchestrator.methods._verdicts import Slot, after_thinking, slot_of, spelled
+from orchestrator.methods._verdicts import Slot, after_thinking, distributions, slot_of, spelled
 from orchestrator.plugin import (
     Ask,
     ChooseAsk,

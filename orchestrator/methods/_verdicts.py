@@ -8,14 +8,15 @@ last of them ends it, and a label that is denied ("not [[A]]") is none.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
+from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.verdicts import denied
-from orchestrator.plugin import Generation, Label, Prefix
+from orchestrator.plugin import Ask, Choice, ChooseAsk, Generation, Label, Prefix
 from orchestrator.records import NO_PREFIX
 
 THINKING_ENDS: Final = "</think>"
@@ -194,3 +195,13 @@ def slots_by_name(
         is_cut = trace.finish_reason == "length" and found and found[-1].end(1) == len(trace.text)
         slots.append(None if is_cut or not found else cut(trace, found[-1].start(1)))
     return slots
+
+
+async def distributions(ask: Ask, asks: Iterable[ChooseAsk]) -> list[LabelDistribution]:
+    """Read the distribution over the labels of each ask.
+
+    Raises:
+        AskFailed: If one of them fails.
+    """
+    found: list[Choice] = await ask.all(*asks)
+    return [from_logprobs(one.logprobs, one.upper) for one in found]

@@ -32,13 +32,13 @@ from orchestrator.methods._drawing import (
     OfAnswersSettings,
     Turn,
     converse,
-    distributions,
     fields,
     pairs_by_judge,
     questions,
     with_baseline,
 )
 from orchestrator.methods._examples import worded_example
+from orchestrator.methods._verdicts import distributions
 from orchestrator.plugin import (
     Ask,
     Columns,

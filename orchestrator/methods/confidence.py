@@ -35,12 +35,12 @@ from orchestrator.methods._drawing import (
     Turn,
     answer_stage,
     converse,
-    distributions,
     further_draws,
     questions,
 )
 from orchestrator.methods._examples import FIELDS, drawn_example
 from orchestrator.methods._glass_box import Observed
+from orchestrator.methods._verdicts import distributions
 from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Ask,

@@ -26,7 +26,7 @@ import msgspec
 from pydantic import Field, model_validator
 
 from orchestrator.judgment.distribution import mixture
-from orchestrator.methods._drawing import Turn, distributions
+from orchestrator.methods._drawing import Turn
 from orchestrator.methods._examples import REASONED, example
 from orchestrator.methods._judging import (
     Judged,
@@ -47,7 +47,7 @@ from orchestrator.methods._pairwise import (
     PairwiseSettings,
     pair_row,
 )
-from orchestrator.methods._verdicts import BETWEEN, slot_of_two
+from orchestrator.methods._verdicts import BETWEEN, distributions, slot_of_two
 from orchestrator.plugin import Ask, ChooseAsk, Columns, Label, Messages, Prefix, Row, Stage, Unit
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.judging import SCORING_PROMPTS

@@ -44,7 +44,7 @@ from orchestrator.methods._criteria import (
     asked_criteria,
     graded,
 )
-from orchestrator.methods._drawing import Turn, converse, distributions, fields
+from orchestrator.methods._drawing import Turn, converse, fields
 from orchestrator.methods._examples import FIELDS as EXAMPLE
 from orchestrator.methods._examples import REASONED, example
 from orchestrator.methods._judging import (
@@ -59,7 +59,7 @@ from orchestrator.methods._judging import (
 )
 from orchestrator.methods._leading import continued, lead
 from orchestrator.methods._own_labels import GradeLabels, Grades, check_shown, spanned
-from orchestrator.methods._verdicts import slot_of, slots_by_name, spelled
+from orchestrator.methods._verdicts import distributions, slot_of, slots_by_name, spelled
 from orchestrator.plugin import (
     Ask,
     ChooseAsk,
