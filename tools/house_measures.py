@@ -30,13 +30,13 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 912,
-    "functions with `Any` in the signature": 214,
-    "lines": 99_075,
-    "files": 396,
-    "distinct names": 3_520,
-    "value classes": 477,
-    "fields of value classes": 2_314,
+    "private functions used once": 901,
+    "functions with `Any` in the signature": 212,
+    "lines": 97_798,
+    "files": 395,
+    "distinct names": 3_481,
+    "value classes": 476,
+    "fields of value classes": 2_310,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,
