@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from orchestrator.errors import RunDirectoryError
+from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.interface import api
 from orchestrator.records import Choice
 from orchestrator.store import RunDirectory, Store, connections
@@ -32,12 +32,15 @@ def held(path):
     """Outcomes of a copy of the file alone."""
     copy = path.with_name("copy")
     copy.mkdir(exist_ok=True)
-    shutil.copy(path, copy / "store.sqlite")
-    try:
-        with Store.open(copy / "store.sqlite", read_only=True) as store:
-            return len(outcomes_of(store, map(key, range(1000))))
-    except RunDirectoryError:
-        return 0  # not even its tables are in the file yet
+    while True:
+        shutil.copy(path, copy / "store.sqlite")
+        try:
+            with Store.open(copy / "store.sqlite", read_only=True) as store:
+                return len(outcomes_of(store, map(key, range(1000))))
+        except RunDirectoryError:
+            return 0  # not even its tables are in the file yet
+        except StoreError:
+            continue  # the log was moved into it while it was copied
 
 
 @pytest.fixture
