@@ -225,6 +225,18 @@ def test_a_link_is_followed_and_the_way_back_leads_back(browser, links):
         page.locator("h1", has_text="demo").wait_for()
 
 
+def test_a_page_left_while_it_was_read_does_not_write_over_the_one_gone_to(browser, links):
+    with opened(browser, links, "/run/demo") as (page, said):
+        page.route("**/api/runs/demo/items*", lambda route: None)  # never answered
+        page.locator("a.button").click()
+        page.wait_for_url("**/run/demo/items")
+        page.go_back()
+        page.locator("#state").wait_for(state="attached")
+        page.wait_for_timeout(600)  # more than a page may take before it says that it is read
+        assert texts(page.locator("h1")) == ["demo"]
+        assert said == []
+
+
 def test_a_hundred_thousand_items_are_searched_while_typing(browser, links):
     with opened(browser, links, "/run/big/items") as (page, said):
         page.locator(".said", has_text="100,000 items").wait_for()

@@ -16,6 +16,7 @@ const bar = document.getElementById("bar");
 let page = null;
 let visit = 0;
 let timer = 0;
+let slow = 0; // of the page that is on its way; one that was left must not write over the next
 let waiting = null; // a key that was pressed while the next page was on its way
 
 const ROUTES = [
@@ -45,12 +46,13 @@ export const remember = (query) => history.replaceState(null, "", link(location.
 const show = async () => {
   const mine = ++visit;
   clearTimeout(timer);
+  clearTimeout(slow);
   hideTip();
   page?.leave?.();
   page = null;
   const { path, query } = address();
   const found = ROUTES.map(([pattern, make]) => [path.match(pattern), make]).find(([match]) => match);
-  const slow = setTimeout(() => main.replaceChildren(h("p", { class: "wait", role: "status" }, "Reading …")), 250);
+  slow = setTimeout(() => main.replaceChildren(h("p", { class: "wait", role: "status" }, "Reading …")), 250);
   try {
     if (!found) throw new Error("There is no page at this address.");
     const [match, make] = found;
@@ -71,7 +73,7 @@ const show = async () => {
       h("p", {}, spoken(error.message)), h("p", {}, h("a", { class: "button", href: "/?list" }, "All runs"))));
     drawBar({ title: "", trail: [] });
   } finally {
-    clearTimeout(slow);
+    if (mine === visit) clearTimeout(slow);
   }
 };
 
