@@ -11,19 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
 import zstandard
 
 from orchestrator.dataset import readers
-from orchestrator.dataset.readers import CsvRows, JsonLines, JsonRows
 from orchestrator.dataset.rows import Rows, other_form
 from orchestrator.dataset.shapes import Row
 from orchestrator.disk.paths import OTHER_FORMS, PACKED, answers, expanded, suffix_of
 from orchestrator.errors import DatasetError, StoreError, need
-
-if TYPE_CHECKING:
-    import polars as pl
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 EXCEL_SUFFIXES: Final = (".xlsx", ".xlsm", ".ods")
@@ -78,13 +74,13 @@ def open_rows(
     if rows is not None and suffix not in readers.LIST_SUFFIXES:
         raise DatasetError(f"{shown}: 'rows' names a list in a JSON file; this is {suffix}")
     if suffix in readers.LINES_SUFFIXES:
-        return JsonLines(path, shown)
+        return readers.json_lines(path, shown)
     if suffix in readers.LIST_SUFFIXES:
-        return JsonRows(path, shown, rows)
+        return readers.json_rows(path, shown, rows)
     if suffix in readers.SUFFIXES:
-        return CsvRows(path, shown, separator)
+        return readers.csv_rows(path, shown, separator)
     if suffix in PARQUET_SUFFIXES:
-        return ParquetRows(path, shown)
+        return parquet_rows(path, shown)
     if suffix in EXCEL_SUFFIXES:
         return _opened(path, shown, sheet)
     of_text = readers.LINES_SUFFIXES + readers.LIST_SUFFIXES + readers.SUFFIXES
@@ -146,10 +142,22 @@ def _opened(path: Path, shown: str, sheet: str | None) -> Rows:
     except (*_DAMAGED, EOFError, ValueError, RuntimeError, fastexcel.FastExcelError,
             pl.exceptions.PolarsError) as error:  # fmt: skip
         raise _unreadable(path, shown, b"PK", "an Excel file", error) from error
-    rows = _Rows(frame, shown)
-    rows.numbers = numbers
-    rows.read_as = f"rows from the sheet {chosen!r}, of {len(names)}" if len(names) > 1 else ""
-    return rows
+
+    def row(index: int) -> Row:
+        # A sheet has no other numbers than floats, and shows 4 for 4.0.
+        return {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in frame.row(index, named=True).items()
+        }
+
+    return Rows(
+        shown,
+        tuple(frame.columns),
+        len(frame),
+        row,
+        lambda index: f"{shown}: row {numbers[index]}",
+        f"rows from the sheet {chosen!r}, of {len(names)}" if len(names) > 1 else "",
+    )
 
 
 def _chunks(packed: IO[bytes]) -> Iterator[bytes]:
@@ -189,83 +197,52 @@ def joined_rows(paths: Sequence[Path], shown: str) -> Rows:
     if len(paths) == 1:
         return open_rows(paths[0], shown)
     if all(path.suffix.lower() in PARQUET_SUFFIXES for path in paths):
-        return ParquetRows(list(paths), shown)
-    return JoinedRows([open_rows(path, f"{shown} {path.name}") for path in paths], shown)
+        return parquet_rows(list(paths), shown)
+    return in_turn([open_rows(path, f"{shown} {path.name}") for path in paths], shown)
 
 
-class JoinedRows:
-    """Rows of several files, one after the other."""
+def in_turn(parts: Sequence[Rows], shown: str) -> Rows:
+    """The rows of several files, one after the other."""
+    ends = list(accumulate(map(len, parts)))
 
-    def __init__(self, parts: Sequence[Rows], shown: str) -> None:
-        self._parts = parts
-        self._ends = list(accumulate(map(len, parts)))
-        self.file = shown
-        self.columns = tuple(dict.fromkeys(name for part in parts for name in part.columns))
+    def found(index: int) -> tuple[Rows, int]:
+        which = bisect_right(ends, index)
+        return parts[which], index - (ends[which - 1] if which else 0)
 
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def row(self, index: int) -> Row:
-        """See `rows.Rows`."""
-        part, place = self._found(index)
+    def row(index: int) -> Row:
+        part, place = found(index)
         return part.row(place)
 
-    def where(self, index: int) -> str:
-        """See `rows.Rows`."""
-        part, place = self._found(index)
+    def where(index: int) -> str:
+        part, place = found(index)
         return part.where(place)
 
-    def _found(self, index: int) -> tuple[Rows, int]:
-        which = bisect_right(self._ends, index)
-        return self._parts[which], index - (self._ends[which - 1] if which else 0)
+    columns = dict.fromkeys(name for part in parts for name in part.columns)
+    return Rows(shown, tuple(columns), ends[-1] if ends else 0, row, where)
 
 
-class ParquetRows:
-    """Rows of a Parquet file, or of several with the same columns, or of a frame."""
+def parquet_rows(source: Path | list[Path], shown: str) -> Rows:
+    """The rows of a Parquet file, or of several with the same columns.
 
-    def __init__(self, source: "Path | list[Path] | pl.DataFrame", shown: str) -> None:
-        # Imported here: most recipes read no such file, and polars takes a quarter of a second.
-        from orchestrator.disk import columnar  # noqa: PLC0415
+    Raises:
+        DatasetError: If a file can't be read.
+    """
+    # Imported here: most recipes read no such file, and polars takes a quarter of a second.
+    from orchestrator.disk import columnar  # noqa: PLC0415
 
-        self.file = shown
-        self.read_as = ""
-        try:
-            if isinstance(source, Path | list):
-                source = columnar.read(source)
-            self._frame = source
-        except columnar.UNREADABLE as error:
-            raise _unreadable(source, shown, b"PAR1", "Parquet", error) from error
-        except StoreError as error:
-            raise DatasetError(f"{error}, or use JSON Lines") from error
-        self.columns = tuple(self._frame.columns)
-
-    def __len__(self) -> int:
-        return len(self._frame)
-
-    def row(self, index: int) -> Row:
-        """See `rows.Rows`."""
-        return self._frame.row(index, named=True)
-
-    def where(self, index: int) -> str:
-        """See `rows.Rows`."""
-        return f"{self.file}: row {index + 1}"
-
-
-class _Rows(ParquetRows):
-    """Rows of a sheet, with their numbers there."""
-
-    numbers: Sequence[int]
-
-    def row(self, index: int) -> Row:
-        """See `rows.Rows`. A sheet has no other numbers than floats, and shows 4 for 4.0."""
-        return {
-            name: int(value) if isinstance(value, float) and value.is_integer() else value
-            for name, value in super().row(index).items()
-        }
-
-    def where(self, index: int) -> str:
-        """See `rows.Rows`."""
-        return f"{self.file}: row {self.numbers[index]}"
+    try:
+        frame = columnar.read(source)
+    except columnar.UNREADABLE as error:
+        raise _unreadable(source, shown, b"PAR1", "Parquet", error) from error
+    except StoreError as error:
+        raise DatasetError(f"{error}, or use JSON Lines") from error
+    return Rows(
+        shown,
+        tuple(frame.columns),
+        len(frame),
+        lambda index: frame.row(index, named=True),
+        lambda index: f"{shown}: row {index + 1}",
+    )
 
 
 def located(path: str, base: Path) -> tuple[Path, str]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from orchestrator.dataset.rows import MAX_ROW_BYTES, Faults, LineFile, decoded, other_form
+from orchestrator.dataset.rows import MAX_ROW_BYTES, Faults, LineFile, Rows, decoded, other_form
 from orchestrator.dataset.shapes import Row, rows_in
 from orchestrator.errors import DatasetError
 
@@ -21,88 +21,89 @@ _SEPARATORS: Final = (",", ";", "\t", "|")
 _SEPARATOR_LINE: Final = re.compile(rb'"?sep=([!-~\t])"?\r?\n', re.IGNORECASE)
 
 
-class CsvRows(LineFile):
-    """Rows of a file with a header line.
+def csv_rows(path: Path, shown: str, separator: str | None = None) -> Rows:
+    """The rows of a file with a header line.
 
     Without a separator, that is found by the suffix and the header.
+
+    Raises:
+        DatasetError: If it can't be read, or with every row that is none.
     """
+    # The limit of the csv module is for the whole process and a hundredth of ours.
+    csv.field_size_limit(MAX_ROW_BYTES)
+    file = LineFile(path, shown)
+    # Excel may say in a line before the header by what its values are separated.
+    _, _, line = next(file.lines(), (1, 0, b""))
+    told = _SEPARATOR_LINE.fullmatch(line)
+    if told is not None:
+        file.begin += len(line)
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    divides = separator or (told[1].decode() if told else _separator(file, usual))
+    columns: tuple[str, ...] = ()
+    faults = Faults()
+    for number, offset, values in _values(file, divides):
+        if isinstance(values, ValueError):
+            faults.add(f"{shown}:{number}", str(values))
+            break  # a wrong quote makes all that follows unreadable
+        if not columns:
+            for name, n in Counter(values).items():
+                if n > 1 and name:
+                    faults.add(f"{shown}:{number}", f"{n} columns are named {name!r:.80}")
+            columns = tuple(name or f"column_{place}" for place, name in enumerate(values, start=1))
+        elif len(values) != len(columns):
+            what = f"{len(values)} values, but the header has {len(columns)} columns"
+            faults.add(f"{shown}:{number}", what)
+        else:
+            file.starts.append(offset)
+    faults.check()
 
-    def __init__(self, path: Path, shown: str, separator: str | None = None) -> None:
-        # The limit of the csv module is for the whole process and a hundredth of ours.
-        csv.field_size_limit(MAX_ROW_BYTES)
-        super().__init__(path, shown)
-        # Excel may say in a line before the header by what its values are separated.
-        _, _, line = next(self.lines(), (1, 0, b""))
-        told = _SEPARATOR_LINE.fullmatch(line)
-        if told is not None:
-            self.begin += len(line)
-        said = told[1].decode() if told else None
-        self._separator = separator or said or self._found_separator(path)
-        self.columns: tuple[str, ...] = ()
-        faults = Faults()
-        for number, offset, values in self._rows():
-            if isinstance(values, ValueError):
-                faults.add(f"{shown}:{number}", str(values))
-                break  # a wrong quote makes all that follows unreadable
-            if not self.columns:
-                for name, n in Counter(values).items():
-                    if n > 1 and name:
-                        faults.add(f"{self.file}:{number}", f"{n} columns are named {name!r:.80}")
-                self.columns = tuple(
-                    name or f"column_{place}" for place, name in enumerate(values, start=1)
-                )
-            elif len(values) != len(self.columns):
-                what = f"{len(values)} values, but the header has {len(self.columns)} columns"
-                faults.add(f"{shown}:{number}", what)
-            else:
-                self.add(offset)
-        faults.check()
-
-    def decode(self, line: bytes) -> Row:
-        """See `LineFile`."""
+    def decode(line: bytes) -> Row:
         lines = io.StringIO(decoded(line), newline="\n")
-        values = next(csv.reader(lines, delimiter=self._separator, strict=True))
+        values = next(csv.reader(lines, delimiter=divides, strict=True))
         # An empty field is a missing value: CSV can't tell the two apart.
-        return {name: value or None for name, value in zip(self.columns, values, strict=False)}
+        return {name: value or None for name, value in zip(columns, values, strict=False)}
 
-    def _found_separator(self, path: Path) -> str:
-        """The first usual delimiter that divides the header; programs write what is local."""
-        usual = "\t" if path.suffix.lower() == ".tsv" else ","
-        _, _, line = next(self.lines(), (1, 0, b""))
-        for separator in (usual, *_SEPARATORS):
-            try:
-                names = next(csv.reader([decoded(line)], delimiter=separator, strict=True), [])
-            except (ValueError, csv.Error):
-                continue
-            if len(names) > 1:
-                return separator
-        return usual
+    return file.rows(columns, decode)
 
-    def _rows(self) -> Iterator[tuple[int, int, list[str] | ValueError]]:
-        """Every row with the number and offset of its first line; an error ends the file."""
-        taken: list[tuple[int, int]] = []
 
-        def texts() -> Iterator[str]:
-            for number, offset, line in self.lines():
-                taken.append((number, offset))
-                yield decoded(line)
+def _separator(file: LineFile, usual: str) -> str:
+    """The first usual delimiter that divides the header; programs write what is local."""
+    _, _, line = next(file.lines(), (1, 0, b""))
+    for separator in (usual, *_SEPARATORS):
+        try:
+            names = next(csv.reader([decoded(line)], delimiter=separator, strict=True), [])
+        except (ValueError, csv.Error):
+            continue
+        if len(names) > 1:
+            return separator
+    return usual
 
-        reader = csv.reader(texts(), delimiter=self._separator, strict=True)
-        while True:
-            taken.clear()
-            try:
-                values = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                said = _CR_ENDS if "new-line" in str(error) else f"{error}; check this row's quotes"
-                yield *taken[0], ValueError(f"not CSV: {said}")
-                return
-            except ValueError as error:
-                yield *taken[-1], error
-                return
-            if any(values):
-                yield *taken[0], values
+
+def _values(file: LineFile, separator: str) -> Iterator[tuple[int, int, list[str] | ValueError]]:
+    """Yield every row with the number and offset of its first line; an error ends the file."""
+    taken: list[tuple[int, int]] = []
+
+    def texts() -> Iterator[str]:
+        for number, offset, line in file.lines():
+            taken.append((number, offset))
+            yield decoded(line)
+
+    reader = csv.reader(texts(), delimiter=separator, strict=True)
+    while True:
+        taken.clear()
+        try:
+            values = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            said = _CR_ENDS if "new-line" in str(error) else f"{error}; check this row's quotes"
+            yield *taken[0], ValueError(f"not CSV: {said}")
+            return
+        except ValueError as error:
+            yield *taken[-1], error
+            return
+        if any(values):
+            yield *taken[0], values
 
 
 # Rows of JSON files: a list of objects, read as a whole, or JSON Lines, read when asked for.
@@ -189,86 +190,88 @@ def repeated_key(text: bytes, value: object) -> str | None:
     return found[0] if found else None
 
 
-class JsonRows:
-    """Rows of a file that is a list of objects, or has one somewhere."""
+def json_rows(path: Path, shown: str, rows: str | None = None) -> Rows:
+    """The rows of a file that is a list of objects, or has one somewhere.
 
-    def __init__(self, path: Path, shown: str, rows: str | None = None) -> None:
-        self.file = shown
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except OSError as error:
-            raise DatasetError(f"{shown}: cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise DatasetError(f"{shown}: not UTF-8 text; save the file as UTF-8") from error
-        try:
-            document = decode(text)
-        except (ValueError, RecursionError) as error:
-            what = not_json(text.encode(), error)
-            lines = "; if it has an object on each line, name it .jsonl"
-            is_json = what.startswith("not JSON")
-            raise DatasetError(f"{shown}: {what}{lines if is_json else ''}") from error
-        found, where = rows_in(document, rows, shown)
-        self.read_as = f"rows from {where!r}" if where else ""
-        faults = Faults()
-        if (key := repeated_key(text.encode(), document)) is not None:
-            faults.add(shown, f"duplicate key {key!r:.80} in an object")
-        columns: dict[str, None] = {}
-        for index, value in enumerate(found):
-            if isinstance(value, dict):
-                columns.update(dict.fromkeys(value))
-            else:
-                faults.add(f"{shown}: entry {index + 1}", "must be an object {...}")
-        faults.check()
-        self._found: list[dict[str, Any]] = found
-        self.columns = tuple(columns)
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def row(self, index: int) -> Row:
-        """See `rows.Rows`."""
-        return self._found[index]
-
-    def where(self, index: int) -> str:
-        """See `rows.Rows`."""
-        return f"{self.file}: entry {index + 1}"
-
-
-class JsonLines(LineFile):
-    """Rows of a file of JSON lines."""
-
-    def __init__(self, path: Path, shown: str) -> None:
-        super().__init__(path, shown)
-        columns: dict[str, None] = {}
-        faults = Faults()
-        for number, offset, line in self.lines():
-            if not line.strip():
-                continue
-            try:
-                row = self.decode(line)
-                if (key := repeated_key(line, row)) is not None:
-                    faults.add(f"{shown}:{number}", f"duplicate key {key!r:.80} in an object")
-                if not columns.keys() >= row.keys():
-                    columns.update(dict.fromkeys(row))
-            except ValueError as error:
-                faults.add(f"{shown}:{number}", str(error))
-                if line.strip() in (b"[", b"{"):
-                    break
-            else:
-                self.add(offset)
-        faults.check()
-        self.columns = tuple(columns)
-
-    def decode(self, line: bytes) -> Row:
-        """See `LineFile`."""
-        try:
-            value = decode(line)
-        except (ValueError, RecursionError) as error:
-            begin, has_cr = decoded(line)[:40].strip(), b"\r" in line.strip()
-            what = _SPREAD.get(begin) or (_CR_ENDS if has_cr else not_json(line, error))
-            raise ValueError(f"{what}; the line begins {begin!r}") from error
+    Raises:
+        DatasetError: If it can't be read, or has no such list.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise DatasetError(f"{shown}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{shown}: not UTF-8 text; save the file as UTF-8") from error
+    try:
+        document = decode(text)
+    except (ValueError, RecursionError) as error:
+        what = not_json(text.encode(), error)
+        lines = "; if it has an object on each line, name it .jsonl"
+        is_json = what.startswith("not JSON")
+        raise DatasetError(f"{shown}: {what}{lines if is_json else ''}") from error
+    found, where = rows_in(document, rows, shown)
+    faults = Faults()
+    if (key := repeated_key(text.encode(), document)) is not None:
+        faults.add(shown, f"duplicate key {key!r:.80} in an object")
+    columns: dict[str, None] = {}
+    for index, value in enumerate(found):
         if isinstance(value, dict):
-            return value
-        name = "list" if isinstance(value, list) else "value without names"
-        or_list = "; or name the file .json" if value and isinstance(value, list) else ""
-        raise ValueError(f"a {name}; each line must be an object {{...}}{or_list}")
+            columns.update(dict.fromkeys(value))
+        else:
+            faults.add(f"{shown}: entry {index + 1}", "must be an object {...}")
+    faults.check()
+    return Rows(
+        shown,
+        tuple(columns),
+        len(found),
+        found.__getitem__,
+        lambda index: f"{shown}: entry {index + 1}",
+        f"rows from {where!r}" if where else "",
+    )
+
+
+def json_lines(path: Path, shown: str) -> Rows:
+    """The rows of a file of JSON lines.
+
+    Raises:
+        DatasetError: If it can't be read, or with every line that is no row.
+    """
+    file = LineFile(path, shown)
+    columns: dict[str, None] = {}
+    faults = Faults()
+    for number, offset, line in file.lines():
+        if not line.strip():
+            continue
+        try:
+            row = _row(line)
+            if (key := repeated_key(line, row)) is not None:
+                faults.add(f"{shown}:{number}", f"duplicate key {key!r:.80} in an object")
+            if not columns.keys() >= row.keys():
+                columns.update(dict.fromkeys(row))
+        except ValueError as error:
+            faults.add(f"{shown}:{number}", str(error))
+            if line.strip() in (b"[", b"{"):
+                break
+        else:
+            file.starts.append(offset)
+    faults.check()
+    return file.rows(columns, _row)
+
+
+def _row(line: bytes) -> Row:
+    """The object on a line.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    try:
+        value = decode(line)
+    except (ValueError, RecursionError) as error:
+        begin, has_cr = decoded(line)[:40].strip(), b"\r" in line.strip()
+        what = _SPREAD.get(begin) or (_CR_ENDS if has_cr else not_json(line, error))
+        raise ValueError(f"{what}; the line begins {begin!r}") from error
+    if isinstance(value, dict):
+        return value
+    name = "list" if isinstance(value, list) else "value without names"
+    or_list = "; or name the file .json" if value and isinstance(value, list) else ""
+    raise ValueError(f"a {name}; each line must be an object {{...}}{or_list}")

@@ -4,11 +4,11 @@ import csv
 import os
 import re
 import weakref
-from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,26 +30,28 @@ from orchestrator.errors import DatasetError
 MAX_FAULTS: Final = 10
 
 
-class Rows(Protocol):
+@dataclass(frozen=True, slots=True)
+class Rows:
     """Random access to the rows of a file.
 
     Attributes:
         file: As shown in messages.
         columns: Every column that any row has.
+        n: Number of rows.
+        row: Gives the values of the row at an index, by column.
+        where: Gives file and line of the row at an index, for messages.
+        read_as: What was taken for the rows, where that is not the whole file.
     """
 
     file: str
     columns: tuple[str, ...]
+    n: int
+    row: Callable[[int], Row]
+    where: Callable[[int], str]
+    read_as: str = ""
 
-    def __len__(self) -> int: ...
-
-    def row(self, index: int) -> Row:
-        """The values of a row by column."""
-        ...
-
-    def where(self, index: int) -> str:
-        """Return file and line of the row, for messages."""
-        ...
+    def __len__(self) -> int:
+        return self.n
 
 
 class Faults:
@@ -151,7 +153,7 @@ _BESIDE: Final = re.compile(
 
 def _read_as(rows: Rows, names: FieldNames, columns: FieldNames, n_left_out: int) -> str:
     """Return, as a sentence, what was found that the recipe does not name and is not usual."""
-    found = [read_as] if (read_as := getattr(rows, "read_as", "")) else []
+    found = [rows.read_as] if rows.read_as else []
     if isinstance(columns.prompt, tuple) and names.prompt is None:
         found.append(f"prompt from {' and '.join(map(repr, columns.prompt))}")
     if columns.messages is not None and columns.messages != "messages" and not names.messages:
@@ -215,10 +217,14 @@ def other_form(begin: bytes) -> str:
     return next(known, binary if b"\0" in begin[:_LONGEST_MAGIC] else "")
 
 
-class LineFile(ABC):
-    """Rows of lines by their offsets, 8 bytes a row.
+class LineFile:
+    """A file of which rows are known by the offset of their lines, 8 bytes a row.
 
-    The file stays open: a file that is replaced by another under its name is still read as it was.
+    It stays open: a file that is replaced by another under its name is still read as it was.
+
+    Attributes:
+        starts: Offsets of the rows, added by who reads it first.
+        begin: Offset of the first line.
 
     Raises:
         DatasetError: If the file can't be opened.
@@ -226,7 +232,7 @@ class LineFile(ABC):
 
     def __init__(self, path: Path, shown: str) -> None:
         self.file = shown
-        self._starts = array("q")
+        self.starts = array("q")
         try:
             self._fd = os.open(path, os.O_RDONLY)
         except OSError as error:
@@ -237,13 +243,6 @@ class LineFile(ABC):
         if said := other_form(begin):
             raise DatasetError(f"{shown}: {said}")
         self.begin = len(_BOM) if begin.startswith(_BOM) else 0
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def add(self, start: int) -> None:
-        """A row begins at this offset."""
-        self._starts.append(start)
 
     def lines(self) -> Iterator[tuple[int, int, bytes]]:
         """Every line with its 1-based number and its offset.
@@ -264,29 +263,34 @@ class LineFile(ABC):
                 offset += len(line)
                 number += 1
 
-    @abstractmethod
-    def decode(self, line: bytes) -> Row:
-        """The row that such bytes are; any `ValueError` or `csv.Error` where they are none."""
+    def rows(self, columns: Iterable[str], decode: Callable[[bytes], Row]) -> Rows:
+        """The rows that begin at `starts`.
 
-    def row(self, index: int) -> Row:
-        """See `Rows`."""
-        start = self._starts[index]
-        end = self._starts[index + 1] if index + 1 < len(self._starts) else self._size
-        try:
-            return self.decode(os.pread(self._fd, end - start, start))
-        except (ValueError, csv.Error, StopIteration) as error:
-            raise DatasetError(f"{self.where(index)}: changed meanwhile; run it again") from error
+        Args:
+            columns: Of all rows.
+            decode: Makes a row of its bytes; any `ValueError` or `csv.Error` where they are none.
+        """
 
-    def where(self, index: int) -> str:
-        """See `Rows`; counts lines, so for messages only."""
-        end, position, number = self._starts[index], 0, 1
-        while position < end:
-            chunk = os.pread(self._fd, min(_CHUNK, end - position), position)
-            if not chunk:
-                break
-            number += chunk.count(b"\n")
-            position += len(chunk)
-        return f"{self.file}:{number}"
+        def row(index: int) -> Row:
+            start = self.starts[index]
+            end = self.starts[index + 1] if index + 1 < len(self.starts) else self._size
+            try:
+                return decode(os.pread(self._fd, end - start, start))
+            except (ValueError, csv.Error, StopIteration) as error:
+                raise DatasetError(f"{where(index)}: changed meanwhile; run it again") from error
+
+        def where(index: int) -> str:
+            # Counts lines, so for messages only.
+            end, position, number = self.starts[index], 0, 1
+            while position < end:
+                chunk = os.pread(self._fd, min(_CHUNK, end - position), position)
+                if not chunk:
+                    break
+                number += chunk.count(b"\n")
+                position += len(chunk)
+            return f"{self.file}:{number}"
+
+        return Rows(self.file, tuple(columns), len(self.starts), row, where)
 
 
 def decoded(line: bytes) -> str:

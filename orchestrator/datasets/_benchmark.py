@@ -13,17 +13,17 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import quote
 
-import numpy as np
 from pydantic import Field
 
 from orchestrator.dataset import DATA_VARIABLE, cache_folder, data_folder
 from orchestrator.dataset.fields import FieldNames
+from orchestrator.dataset.files import open_rows
 from orchestrator.dataset.rows import Rows, from_rows
+from orchestrator.dataset.shapes import Row
 from orchestrator.datasets._download import fetched, verified
 from orchestrator.disk.files import sha256_of
 from orchestrator.plugin import Dataset, DatasetError, DatasetKind, File, Settings
 
-RowsT = TypeVar("RowsT", bound=Rows)
 ConfigT = TypeVar("ConfigT", bound=Settings, covariant=True)
 
 _log = logging.getLogger(__name__)
@@ -70,10 +70,10 @@ def url_of(file: File) -> str:
     return f"{os.environ.get('HF_ENDPOINT', HUB).rstrip('/')}/{file.path}"
 
 
-def read(kind: str, file: File, rows: Callable[[Path, str], RowsT]) -> RowsT:
-    """Return the rows of a benchmark's file by what reads them; see `located`."""
+def read(kind: str, file: File) -> Rows:
+    """Return the rows of a benchmark's file; see `located`."""
     path = located(kind, file)
-    return rows(path, f"{kind} ({path})")
+    return open_rows(path, f"{kind} ({path})")
 
 
 def _advice(kind: str, file: File, why: str) -> str:
@@ -113,55 +113,32 @@ def converted(repository: str, config: str, split: str, number: int, name: str) 
     return File(name=name, path=f"api/datasets/{quote(repository)}/parquet/{place}")
 
 
-def drawn(n: int | None, total: int, rng: np.random.Generator, what: str) -> list[int]:
-    """`n` of `total` indices in ascending order; all where `n` is None.
-
-    Raises:
-        DatasetError: If there are fewer.
-    """
-    if n is None:
-        return list(range(total))
-    if n > total:
-        raise DatasetError(
-            f"{what}: {n:,} requested, only {total:,} available; set n: null for all"
-        )
-    return sorted(rng.choice(total, size=n, replace=False).tolist())
-
-
-class PickedRows:
+def picked(
+    rows: Rows,
+    make: Callable[[Row], Row] | None = None,
+    places: Sequence[int] | None = None,
+) -> Rows:
     """Rows of a file as they are read: all, or those at some places, as they are or made anew.
 
-    `make` is told the place of a row in the file, and gives the `columns` of an item.
+    Raises:
+        DatasetError: By a row that is not as published, of which none can be made.
     """
+    chosen = range(len(rows)) if places is None else places
 
-    def __init__(
-        self,
-        rows: Rows,
-        make: Callable[[int, Mapping[str, Any]], Mapping[str, Any]] | None = None,
-        columns: Sequence[str] = (),
-        places: Sequence[int] | None = None,
-    ) -> None:
-        self._rows, self._make = rows, make
-        self._places = range(len(rows)) if places is None else places
-        self.file, self.columns = rows.file, tuple(columns) or rows.columns
+    def where(index: int) -> str:
+        return rows.where(chosen[index])
 
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def row(self, index: int) -> Mapping[str, Any]:
-        """See `rows.Rows`."""
-        place = self._places[index]
-        row = self._rows.row(place)
+    def row(index: int) -> Row:
+        found = rows.row(chosen[index])
         try:
-            return row if self._make is None else self._make(place, row)
+            return found if make is None else make(found)
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise DatasetError(
-                f"{self.where(index)}: not as published: {type(error).__name__}: {error}"
+                f"{where(index)}: not as published: {type(error).__name__}: {error}"
             ) from error
 
-    def where(self, index: int) -> str:
-        """See `rows.Rows`."""
-        return self._rows.where(self._places[index])
+    columns = rows.columns if make is None or not chosen else tuple(row(0))
+    return Rows(rows.file, columns, len(chosen), row, where)
 
 
 _NO_FIELDS: Final[Mapping[str, Any]] = dict.fromkeys(FieldNames.model_fields)
@@ -216,7 +193,7 @@ def of_subsets(rows: Rows, column: str, wanted: Sequence[str]) -> Rows:
     subsets = [str(rows.row(index)[column]) for index in range(len(rows))]
     names = set(chosen_subsets(dict.fromkeys(subsets), wanted, rows.file))
     places = [index for index, name in enumerate(subsets) if name in names]
-    return PickedRows(rows, places=places)
+    return picked(rows, places=places)
 
 
 def one_of(

@@ -4,29 +4,28 @@ The better answer is the column `chosen`, a worse one `rejected`; the analysis `
 gives the papers' tables of those that have a right and a wrong answer.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import Field
 
-from orchestrator.dataset.files import JoinedRows, ParquetRows
-from orchestrator.dataset.readers import JsonLines, JsonRows
+from orchestrator.dataset.files import in_turn
 from orchestrator.dataset.rows import Rows
 from orchestrator.dataset.shapes import Row
 from orchestrator.datasets._benchmark import (
     BenchmarkKind,
-    PickedRows,
     SubsetSettings,
     chosen_subsets,
     converted,
-    drawn,
     hub_file,
     of_subsets,
     pair_of,
+    picked,
     read,
 )
-from orchestrator.plugin import About, File, Settings
+from orchestrator.plugin import About, DatasetError, File, Settings
 
 
 class RewardBenchKind(BenchmarkKind[SubsetSettings]):
@@ -47,11 +46,8 @@ class RewardBenchKind(BenchmarkKind[SubsetSettings]):
 
     def rows(self) -> Rows:
         """Return the prompts of the subsets."""
-        rows = read("reward_bench", self.about.files[0], ParquetRows)
+        rows = read("reward_bench", self.about.files[0])
         return of_subsets(rows, "subset", self.config.subsets)
-
-
-_RIGHT_AND_WRONG: Final = ("chosen", "rejected_1", "rejected_2", "rejected_3")
 
 
 class RewardBench2Kind(BenchmarkKind[SubsetSettings]):
@@ -73,18 +69,15 @@ class RewardBench2Kind(BenchmarkKind[SubsetSettings]):
 
     def rows(self) -> Rows:
         """Return the prompts of the subsets."""
-        kept = ("id", "prompt", "subset")
 
-        def make(_: int, row: Row) -> Row:
+        def make(row: Row) -> Row:
             (chosen,), wrong = row["chosen"], row["rejected"]
-            answers = (chosen, *(wrong[at] for at in range(3)))
-            return {name: row[name] for name in kept} | dict(
-                zip(_RIGHT_AND_WRONG, answers, strict=True)
-            )
+            made = {name: row[name] for name in ("id", "prompt", "subset")} | {"chosen": chosen}
+            return made | {f"rejected_{rank + 1}": wrong[rank] for rank in range(3)}
 
-        rows = read("reward_bench_2", self.about.files[0], ParquetRows)
+        rows = read("reward_bench_2", self.about.files[0])
         wanted = self.config.subsets or ("Factuality", "Precise IF", "Math", "Safety", "Focus")
-        return PickedRows(of_subsets(rows, "subset", wanted), make, (*kept, *_RIGHT_AND_WRONG))
+        return picked(of_subsets(rows, "subset", wanted), make)
 
 
 _JUDGE_BENCH: Final = {
@@ -124,17 +117,15 @@ class JudgeBenchKind(BenchmarkKind[JudgeBenchConfig]):
 
     def rows(self) -> Rows:
         """Return the questions of the subsets."""
-        kept = ("pair_id", "question", "source")
 
-        def make(_: int, row: Row) -> Row:
+        def make(row: Row) -> Row:
             first = {"A>B": True, "B>A": False}[row["label"]]
             answers = pair_of(row["response_A"], row["response_B"], is_first_better=first)
-            kept_values = {name: row[name] for name in kept}
-            return {**kept_values, **answers, "response_model": row.get("response_model")}
+            kept = {name: row[name] for name in ("pair_id", "question", "source")}
+            return {**kept, **answers, "response_model": row.get("response_model")}
 
-        lines = read("judge_bench", _JUDGE_BENCH[self.config.answers], JsonLines)
-        picked = PickedRows(lines, make, (*kept, "chosen", "rejected", "response_model"))
-        return of_subsets(picked, "source", self.config.subsets)
+        rows = picked(read("judge_bench", _JUDGE_BENCH[self.config.answers]), make)
+        return of_subsets(rows, "source", self.config.subsets)
 
 
 _ADVERSARIAL: Final = ("Neighbor", "GPTInst", "GPTOut", "Manual")
@@ -166,18 +157,15 @@ class LlmBarKind(BenchmarkKind[SubsetSettings]):
 
     def rows(self) -> Rows:
         """Return the instructions of the subsets."""
-        columns = ("input", "subset", "chosen", "rejected")
 
-        def make(subset: str, _: int, row: Row) -> Row:
+        def make(subset: str, row: Row) -> Row:
             first = {1: True, 2: False}[row["label"]]
             answers = pair_of(row["output_1"], row["output_2"], is_first_better=first)
             return {"input": row["input"], "subset": subset, **answers}
 
-        parts = [
-            PickedRows(read("llm_bar", _LLM_BAR[name], JsonRows), partial(make, name), columns)
-            for name in chosen_subsets(_LLM_BAR, self.config.subsets, "llm_bar")
-        ]
-        return JoinedRows(parts, "llm_bar")
+        names = chosen_subsets(_LLM_BAR, self.config.subsets, "llm_bar")
+        parts = [picked(read("llm_bar", _LLM_BAR[name]), partial(make, name)) for name in names]
+        return in_turn(parts, "llm_bar")
 
 
 class NectarConfig(Settings):
@@ -209,19 +197,24 @@ class NectarKind(BenchmarkKind[NectarConfig]):
 
     def rows(self) -> Rows:
         """Return the prompts that are drawn."""
-        ranks = tuple(f"rank_{rank}" for rank in range(1, 8))
 
-        def make(_: int, row: Row) -> Row:
+        def make(row: Row) -> Row:
             by_rank = sorted(row["answers"], key=lambda answer: float(answer["rank"]))
             # A conversation of several turns stays as it is written there.
             prompt = str(row["prompt"]).removeprefix("\n\nHuman: ").removesuffix("\n\nAssistant: ")
-            answers = [answer["answer"] for answer in by_rank]
-            return {"prompt": prompt, **dict(zip(ranks, answers, strict=True))}
+            ranked = enumerate(by_rank, start=1)
+            return {"prompt": prompt, **{f"rank_{rank}": one["answer"] for rank, one in ranked}}
 
-        rows = read("nectar", self.about.files[0], ParquetRows)
+        rows = read("nectar", self.about.files[0])
+        n, total = self.config.n, len(rows)
+        if n is None:
+            return picked(rows, make)
+        if n > total:
+            raise DatasetError(
+                f"nectar: {n:,} requested, only {total:,} available; set n: null for all"
+            )
         rng = np.random.default_rng(self.config.seed)
-        places = drawn(self.config.n, len(rows), rng, "nectar")
-        return PickedRows(rows, make, ("prompt", *ranks), places)
+        return picked(rows, make, sorted(rng.choice(total, size=n, replace=False).tolist()))
 
 
 _HELPFULNESS: Final = "helpfulness"
@@ -246,10 +239,10 @@ class HelpSteer2Kind(BenchmarkKind[Settings]):
 
     def rows(self) -> Rows:
         """Return the pairs that are not rated alike."""
-        rows = read("help_steer_2", self.about.files[0], ParquetRows)
+        rows = read("help_steer_2", self.about.files[0])
 
-        def make(first: int, row: Row) -> Row:
-            other = rows.row(first + 1)
+        def make(pair: Row) -> Row:
+            row, other = pair["first"], pair["second"]
             is_first = row[_HELPFULNESS] > other[_HELPFULNESS]
             ratings = pair_of(row[_HELPFULNESS], other[_HELPFULNESS], is_first_better=is_first)
             return {
@@ -258,7 +251,6 @@ class HelpSteer2Kind(BenchmarkKind[Settings]):
                 **{f"{name}_{_HELPFULNESS}": value for name, value in ratings.items()},
             }
 
-        rated = ("chosen_helpfulness", "rejected_helpfulness")
         # Places of the first of two rows of one prompt that are not rated alike.
         places, index = list[int](), 0
         while index + 1 < len(rows):
@@ -267,7 +259,10 @@ class HelpSteer2Kind(BenchmarkKind[Settings]):
             if is_pair and one[_HELPFULNESS] != two[_HELPFULNESS]:
                 places.append(index)
             index += 2 if is_pair else 1
-        return PickedRows(rows, make, ("prompt", "chosen", "rejected", *rated), places)
+        pairs = replace(
+            rows, row=lambda place: {"first": rows.row(place), "second": rows.row(place + 1)}
+        )
+        return picked(pairs, make, places)
 
 
 _FIRST_QUESTION: Final = 81
@@ -275,9 +270,6 @@ _CATEGORIES: Final = (
     "writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities",
 )  # fmt: skip
 """Of MT-Bench's questions 81 to 160, ten each."""
-_VOTES: Final = (
-    "prompt", "category", "question_id", "first", "second", "better", "model_a", "model_b", "voter",
-)  # fmt: skip
 
 
 class MtBenchHumanKind(BenchmarkKind[SubsetSettings]):
@@ -302,7 +294,7 @@ class MtBenchHumanKind(BenchmarkKind[SubsetSettings]):
     def rows(self) -> Rows:
         """Return the votes on first turns, of the categories."""
 
-        def make(_: int, row: Row) -> Row:
+        def make(row: Row) -> Row:
             question, one, two = row["question_id"], row["conversation_a"], row["conversation_b"]
             return {
                 "prompt": one[0]["content"],
@@ -316,7 +308,6 @@ class MtBenchHumanKind(BenchmarkKind[SubsetSettings]):
                 "voter": row["judge"],
             }
 
-        votes = read("mt_bench_human", self.about.files[0], ParquetRows)
+        votes = read("mt_bench_human", self.about.files[0])
         first = [place for place in range(len(votes)) if votes.row(place)["turn"] == 1]
-        rows = PickedRows(votes, make, _VOTES, first)
-        return of_subsets(rows, "category", self.config.subsets)
+        return of_subsets(picked(votes, make, first), "category", self.config.subsets)

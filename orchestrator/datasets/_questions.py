@@ -1,13 +1,12 @@
 """Benchmarks of questions that models answer."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset.readers import JsonLines, JsonRows
 from orchestrator.dataset.rows import Rows
-from orchestrator.datasets._benchmark import BenchmarkKind, PickedRows, hub_file, read
+from orchestrator.dataset.shapes import Row
+from orchestrator.datasets._benchmark import BenchmarkKind, hub_file, picked, read
 from orchestrator.plugin import About, File, Settings
 
 _ALIGN_BENCH: Final = {
@@ -52,7 +51,7 @@ class AlignBenchKind(BenchmarkKind[AlignBenchConfig]):
 
     def rows(self) -> Rows:
         """Return the questions."""
-        return read("align_bench", _ALIGN_BENCH[self.config.version], JsonLines)
+        return read("align_bench", _ALIGN_BENCH[self.config.version])
 
 
 _ALPACA_EVAL: Final = {
@@ -93,7 +92,7 @@ class AlpacaEvalKind(BenchmarkKind[AlpacaEvalConfig]):
     def rows(self) -> Rows:
         """Return the instructions with the answers of the baseline."""
 
-        def make(_: int, row: Mapping[str, object]) -> Mapping[str, object]:
+        def make(row: Row) -> Row:
             return {
                 "instruction": row["instruction"],
                 "dataset": row.get("dataset"),
@@ -101,9 +100,7 @@ class AlpacaEvalKind(BenchmarkKind[AlpacaEvalConfig]):
                 "baseline_model": row.get("generator"),
             }
 
-        columns = ("instruction", "dataset", "baseline", "baseline_model")
-        rows = read("alpaca_eval", _ALPACA_EVAL[self.config.baseline], JsonRows)
-        return PickedRows(rows, make, columns)
+        return picked(read("alpaca_eval", _ALPACA_EVAL[self.config.baseline]), make)
 
 
 # The files of FastChat's two benchmarks, Apache-2.0: https://github.com/lm-sys/FastChat,
@@ -164,15 +161,14 @@ def _fastchat(kind: str, n_turns: int | None, *, references: bool) -> Rows:
     """
     known: dict[str, list[str]] = {}
     if references:
-        answers = PickedRows(
-            read(kind, _REFERENCES[kind], JsonLines),
-            lambda _, row: {"key": str(row["question_id"]), "turns": row["choices"][0]["turns"]},
-            ("key", "turns"),
+        answers = picked(
+            read(kind, _REFERENCES[kind]),
+            lambda row: {"key": str(row["question_id"]), "turns": row["choices"][0]["turns"]},
         )
         found = (answers.row(index) for index in range(len(answers)))
         known = {row["key"]: row["turns"] for row in found}
 
-    def make(_: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def make(row: Row) -> Row:
         key = str(row["question_id"])
         turns = row["turns"][:n_turns]
         reference = known.get(key)
@@ -183,7 +179,7 @@ def _fastchat(kind: str, n_turns: int | None, *, references: bool) -> Rows:
             "reference": None if reference is None else reference[: len(turns)],
         }
 
-    return PickedRows(read(kind, _QUESTIONS[kind], JsonLines), make, tuple(_FIELDS))
+    return picked(read(kind, _QUESTIONS[kind]), make)
 
 
 class FastChatSettings(Settings):

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from orchestrator.dataset.readers import JsonLines
+from orchestrator.dataset.readers import json_lines
 from orchestrator.plugin import Dataset, DatasetKind, Item, Message, Settings, from_items
 
 FILE: Final = Path(__file__).with_name("everyday.jsonl")
@@ -32,7 +32,7 @@ class EverydayKind(DatasetKind[Config]):
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
         """Read the questions; nothing is downloaded."""
-        lines = JsonLines(FILE, FILE.name)
+        lines = json_lines(FILE, FILE.name)
         rows = [lines.row(index) for index in range(len(lines))]
         wanted = self.config.categories
         items = [

@@ -7,17 +7,18 @@ blank at the end of that for summaries included: the first 500 sentences are tra
 English, the others from English.
 """
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import located
-from orchestrator.dataset.readers import JsonLines
+from orchestrator.dataset.readers import json_lines
 from orchestrator.dataset.rows import from_rows
-from orchestrator.datasets._benchmark import PickedRows
+from orchestrator.dataset.shapes import Row
+from orchestrator.datasets._benchmark import picked
 from orchestrator.plugin import Dataset, DatasetKind, FolderSettings
 
 Part = Literal["cs-en", "de-en", "ru-en", "zh-en", "xsum", "cnn", "redbook"]
@@ -61,9 +62,10 @@ class ProbdiffTextsKind(DatasetKind[Config]):
             DatasetError: If there is no file PART/test.json, or it is not as published.
         """
         part = self.config.part
-        rows = JsonLines(*located(f"{self.config.path}/{part}/test.json", base))
+        rows = json_lines(*located(f"{self.config.path}/{part}/test.json", base))
 
-        def make(index: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        def make(numbered: Row) -> Row:
+            index, row = numbered["index"], numbered["row"]
             made = {"key": f"{part}-{index}", "category": part}
             if part in _COLUMNS:
                 text, reference = (row[name] for name in _COLUMNS[part])
@@ -76,4 +78,5 @@ class ProbdiffTextsKind(DatasetKind[Config]):
             named = f"{source}-{target}"
             return made | {"prompt": prompt, "reference": row[target], "category": named}
 
-        return from_rows(PickedRows(rows, make, tuple(_FIELDS.model_dump())), _FIELDS)
+        numbered = replace(rows, row=lambda index: {"index": index, "row": rows.row(index)})
+        return from_rows(picked(numbered, make), _FIELDS)

@@ -6,7 +6,7 @@ import polars as pl
 import psutil
 import pytest
 
-from orchestrator.dataset.files import ParquetRows
+from orchestrator.dataset.files import parquet_rows
 from orchestrator.disk import columnar
 from orchestrator.errors import DatasetError, StoreError
 from orchestrator.frames import FrameFiles, row_of, slices_of, write_parquet
@@ -78,7 +78,7 @@ def test_a_footer_that_says_another_number_of_rows_does_not_hide_a_bomb(said, tm
 
 def test_a_dataset_says_which_file_and_what_to_do(bomb):
     with pytest.raises(DatasetError, match=r"bomb\.parquet: .* use JSON Lines"):
-        ParquetRows(bomb, "bomb.parquet")
+        parquet_rows(bomb, "bomb.parquet")
 
 
 def test_columns_that_are_not_read_do_not_count(tmp_path, monkeypatch):
