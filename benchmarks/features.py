@@ -22,8 +22,9 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from launch.embedded import routes
+from launch.embedded.engine import Settings
 from launch.embedded.protocol import ScoreRequest
-from launch.embedded.served import BUNDLED, Served, Settings, load
+from launch.embedded.served import BUNDLED, Served, load
 
 KINDS: dict[str, list[str]] = {
     "plain": [],
@@ -68,13 +69,13 @@ def score(served: Served, number: int, n_answer: int, names: list[str]) -> float
     request = ScoreRequest(
         messages=[{"role": "user", "content": text}], token_ids=ids, features=names or None
     )
-    scoring = routes.score(request, served)
+    job, fields = routes.score(request, served)
     done = threading.Event()
-    scoring.job.on_done = lambda _error: done.set()
+    job.on_done = lambda _error: done.set()
     start = time.perf_counter()
-    served.engine.submit(scoring.job)
+    served.engine.submit(job)
     done.wait()
-    scoring.reply()
+    fields()
     return 1000 * (time.perf_counter() - start)
 
 

@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import torch
@@ -28,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from launch._spec import given, processors
 from launch.embedded import protocol
+from launch.embedded.engine import Engine, Settings
 from launch.embedded.jobs import Work
 from launch.embedded.protocol import (
     ApiError,
@@ -38,7 +38,7 @@ from launch.embedded.protocol import (
     reply,
 )
 from launch.embedded.routes import chat, choose, pool, score
-from launch.embedded.served import Served, Settings, load
+from launch.embedded.served import Served, load
 from orchestrator import __version__
 
 MOST_BYTES: Final = 64 << 20
@@ -95,30 +95,31 @@ def _too_long() -> ApiError:
 _FIGURES = (
     ("num_requests_running", "gauge", "n_running", "Requests under way"),
     ("num_requests_waiting", "gauge", "n_waiting", "Requests that wait for their first pass"),
-    ("prompt_tokens_total", "counter", "counters.prompt_tokens", "Prompt tokens of requests begun"),
-    ("prompt_tokens_cached_total", "counter", "counters.cached_tokens",
+    ("prompt_tokens_total", "counter", "prompt_tokens", "Prompt tokens of requests begun"),
+    ("prompt_tokens_cached_total", "counter", "cached_tokens",
      "Prompt tokens taken from the prefix cache"),
-    ("generation_tokens_total", "counter", "counters.generated_tokens", "Drawn tokens"),
-    ("requests_total", "counter", "counters.requests", "Requests queued"),
-    ("requests_failed_total", "counter", "counters.failed", "Requests that the engine failed"),
-    ("admission_rejections_total", "counter", "counters.refused",
+    ("generation_tokens_total", "counter", "generated_tokens", "Drawn tokens"),
+    ("requests_total", "counter", "requests", "Requests queued"),
+    ("requests_failed_total", "counter", "failed", "Requests that the engine failed"),
+    ("admission_rejections_total", "counter", "refused",
      "Requests refused because too many waited"),
-    ("engine_steps_total", "counter", "counters.steps", "Decoding steps"),
+    ("engine_steps_total", "counter", "steps", "Decoding steps"),
 )  # fmt: skip
-"""Name, kind, attribute of the engine, and description of each load figure."""
+"""Name, kind, attribute or total of the engine, and description of each load figure."""
 
 
 def figures(models: Iterable[Served]) -> str:
     """The load figures of all models, as Prometheus reads them."""
     models = list(models)
     lines = []
-    for name, kind, attribute, text in _FIGURES:
+    for name, kind, key, text in _FIGURES:
         full = f"orchestrator:{name}"
         lines += [f"# HELP {full} {text}.", f"# TYPE {full} {kind}"]
-        value_of = attrgetter(attribute)
         for served in models:
             label = served.name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-            lines.append(f'{full}{{model_name="{label}"}} {value_of(served.engine)}')
+            engine = served.engine
+            value = getattr(engine, key) if kind == "gauge" else engine.totals[key]
+            lines.append(f'{full}{{model_name="{label}"}} {value}')
     return "\n".join(lines) + "\n"
 
 
@@ -179,9 +180,9 @@ class Service:
     ) -> Response:
         """Answer a request of a kind by what `begin` makes of it; `rates` as of `_read`."""
         asked, served = await self._read(request, kind, rates=rates)
-        work = begin(asked, served)
-        await served.run(request, work.job)
-        return reply(work.reply())
+        job, fields = begin(asked, served)
+        await served.run(request, job)
+        return reply(fields())
 
     async def tokenize(self, request: Request) -> Response:
         """`POST /tokenize`: of a text or of a chat."""
@@ -283,31 +284,25 @@ async def _fault(request: Request, error: Exception) -> Response:
     return reply(internal(f"the server failed: {type(error).__name__}").body(), 500)
 
 
-class Threads:
-    """Gives each busy engine an equal share of the threads, at least one.
+def shared_out(total: int, engines: Sequence[Engine]) -> Callable[[], None]:
+    """Return a function that gives the calling thread its share of the threads, at least one.
 
-    A number of threads belongs to the thread that set it, so each engine sets its own.
+    Engines with work have equal shares. A number of threads belongs to the thread that set it, so
+    each engine sets its own.
 
     Args:
         total: Threads for all engines together.
+        engines: All of them; may be added to.
     """
+    known = threading.local()
 
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._busy: Sequence[Callable[[], bool]] = ()
-        self._set = threading.local()
+    def share() -> None:
+        n = max(1, total // max(1, sum(engine.busy for engine in engines)))
+        if getattr(known, "share", None) != n:
+            known.share = n
+            torch.set_num_threads(n)
 
-    def watch(self, busy: Sequence[Callable[[], bool]]) -> None:
-        """Say how to see which engines have work."""
-        self._busy = busy
-
-    def share(self) -> None:
-        """Set the calling thread's share."""
-        n_busy = max(1, sum(check() for check in self._busy))
-        share = max(1, self._total // n_busy)
-        if getattr(self._set, "share", None) != share:
-            self._set.share = share
-            torch.set_num_threads(share)
+    return share
 
 
 T = TypeVar("T")
@@ -373,12 +368,12 @@ def serve(
     """
     # One core is left for the event loop and for the program that asks.
     total = n_threads or max(1, processors() - 1)
-    threads = Threads(total)
+    engines: list[Engine] = []
+    share = shared_out(total, engines)
     served = _in_thread(
-        lambda: [load(name, place, settings, threads.share) for name, place in models.items()],
-        total,
+        lambda: [load(name, place, settings, share) for name, place in models.items()], total
     )
-    threads.watch([partial(attrgetter("busy"), one.engine) for one in served])
+    engines += [one.engine for one in served]
     # The loop's and the engines' bursts of Python are short; the default of 5 ms makes each wait.
     sys.setswitchinterval(_SWITCH_S)
     config = uvicorn.Config(
@@ -394,13 +389,13 @@ def serve(
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_DRAIN_S,
     )
-    for one in served:
-        one.engine.start()
+    for engine in engines:
+        engine.start()
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             bound = given()
             sockets = None if bound is None else [bound]
             runner.run(Announcing(config).serve(sockets))
     finally:
-        for one in served:
-            one.engine.close()
+        for engine in engines:
+            engine.close()

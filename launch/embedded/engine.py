@@ -8,8 +8,9 @@ step. Rows live in pools by length, so that short rows never attend over a long 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -81,39 +82,39 @@ _ROWS_WORTH_A_POOL = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of an engine.
+class Settings:
+    """Settings for loading and running models; bounds are those of each.
 
     Attributes:
-        max_len: Longest sequence, in tokens.
+        max_len: Longest sequence, in tokens; 0 takes the model's own where it is loaded.
         max_rows: Answers that decode at the same time.
         max_waiting: Requests that may wait; more are refused.
         prefill_tokens: Prompt tokens computed between two decoding steps.
         prefix_bytes: Size of the prefix cache; 0 turns it off.
         attention_tokens: Longest sequence whose attention may be asked for.
-        kv_bytes: Keys and values of the requests under way.
+        kv_bytes: Keys and values of the requests under way; 0 takes a share of what is free once
+            the model is loaded, and bounds nothing in an engine that is made without that.
+        dtype: Of weights and activations; log-probabilities are float32 whatever it is.
+        device: Where they run.
+        n_models: Models that share what is free.
+        weight_noise: Standard deviation of noise in each weight matrix, relative to its own.
+        noise_seed: Of that noise.
+        skip_layers: Numbers of layers that are left out.
     """
 
-    max_len: int
+    max_len: int = 0
     max_rows: int = MAX_ROWS
     max_waiting: int = 4096
     prefill_tokens: int = 1024
     prefix_bytes: int = PREFIX_BYTES
     attention_tokens: int = 4096
-    kv_bytes: int = 4 << 30
-
-
-@dataclass(slots=True)
-class Counters:
-    """Totals since the start; read from other threads without a lock."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    generated_tokens: int = 0
-    requests: int = 0
-    failed: int = 0
-    refused: int = 0
-    steps: int = 0
+    kv_bytes: int = 0
+    dtype: str = "float32"
+    device: str = "cpu"
+    n_models: int = 1
+    weight_noise: float = 0.0
+    noise_seed: int = 0
+    skip_layers: tuple[int, ...] = ()
 
 
 class Engine:
@@ -126,6 +127,7 @@ class Engine:
         before_step: Called on the thread before each round of work (to share out threads).
 
     Attributes:
+        totals: Counts since the start by name; read from other threads without a lock.
         n_waiting: Requests that wait for their first pass.
         n_running: Requests under way.
     """
@@ -134,11 +136,11 @@ class Engine:
         self,
         runner: Runner,
         tokens: Tokens,
-        limits: Limits,
+        limits: Settings,
         before_step: Callable[[], None] = lambda: None,
     ) -> None:
         self.limits = limits
-        self.counters = Counters()
+        self.totals: Counter[str] = Counter()
         self._runner = runner
         self._tokens = tokens
         self._before_step = before_step
@@ -146,7 +148,7 @@ class Engine:
         self._prefiller = Prefiller(runner, Prefixes(limits.prefix_bytes, token_bytes))
         pools = [Pool(runner.layout, n, runner.like) for n in capacities(limits.max_len, runner)]
         self._batches = [Batch(pool) for pool in pools]
-        self._account = Account(limits.kv_bytes, token_bytes, pools)
+        self._account = Account(limits.kv_bytes or sys.maxsize, token_bytes, pools)
         self._shots: deque[Job] = deque()
         self._texts: deque[Job] = deque()
         self._started: list[Job] = []
@@ -185,11 +187,11 @@ class Engine:
             if self._closed:
                 raise overloaded(self.n_waiting)
             if self.n_waiting + len(jobs) > self.limits.max_waiting:
-                self.counters.refused += 1
+                self.totals["refused"] += 1
                 raise overloaded(self.n_waiting)
             for job in jobs:
-                self.counters.requests += 1
-                job.arrival = self.counters.requests
+                self.totals["requests"] += 1
+                job.arrival = self.totals["requests"]
             self._inbox += jobs
             self.n_waiting += len(jobs)
             self._wake.notify()
@@ -265,8 +267,8 @@ class Engine:
             if job.held:
                 continue
             claimed |= {job.claim} - {b""}
-            self.counters.prompt_tokens += job.n_prompt
-            self.counters.cached_tokens += job.n_cached
+            self.totals["prompt_tokens"] += job.n_prompt
+            self.totals["cached_tokens"] += job.n_cached
             budget -= job.n_left
 
     def _next_job(self) -> Job | None:
@@ -313,7 +315,7 @@ class Engine:
         ids, places = [row.last for row in rows], [row.length for row in rows]
         logits = self._runner.step(batch.pool, ids, places)
         drawn = batch.sampler.draw(logits, [len(row.answer.ids) for row in rows])
-        self.counters.steps += 1
+        self.totals["steps"] += 1
         for slot in range(len(rows) - 1, -1, -1):
             row = rows[slot]
             row.length += 1
@@ -329,7 +331,7 @@ class Engine:
             self._finish(job, internal("the model gave logits that are not numbers"))
         if job.reported:
             return False
-        self.counters.generated_tokens += 1
+        self.totals["generated_tokens"] += 1
         ended = answer.add(token, logprob, listed, self._tokens)
         row.last = token
         if ended:
@@ -356,7 +358,7 @@ class Engine:
         with self._wake:
             self.n_running -= 1
         if error is not None and not isinstance(error, ClientGoneError):
-            self.counters.failed += 1
+            self.totals["failed"] += 1
         job.on_done(error)
 
     def _drop_cancelled(self) -> None:

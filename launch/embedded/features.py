@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from launch.embedded.jobs import Observer, See
-from launch.embedded.protocol import UnsupportedModelError, bad_request
-from orchestrator.records import unknown_features
+from launch.embedded.protocol import UnsupportedModelError
 
 # Attention weights of a pass, layer by layer.
 #
@@ -96,16 +95,6 @@ def _index(module: Any) -> Any:  # noqa: ANN401
 _COMPAT = "compat_"
 _ATTENTION = "attention_entropy"
 Values = list[float | None]
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Refuse names that are no features.
-
-    Raises:
-        ApiError: 400 that names them.
-    """
-    if unknown := unknown_features(names):
-        raise bad_request(f"there is no feature {', '.join(unknown)}", "features")
 
 
 OBSERVERS: dict[str, Observer] = {

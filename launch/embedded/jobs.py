@@ -214,7 +214,7 @@ class Job:
 
     ids: Sequence[int]
     n_prompt: int
-    on_done: Callable[[Exception | None], None]
+    on_done: Callable[[Exception | None], None] = lambda _: None
     positions: Sequence[int] | None = None
     tree: Tensor | None = None
     reader: Reader | None = None
@@ -244,13 +244,8 @@ class Job:
         return len(self.ids) - self.n_done
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A request under way: what the engine computes, and the reply's fields once it has."""
-
-    job: Job
-    reply: Callable[[], dict[str, Any]]
-
+Work = tuple[Job, Callable[[], dict[str, Any]]]
+"""A request under way: what the engine computes, and what gives the reply's fields once it has."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from launch.embedded.features import Wanted, check_names
+from launch.embedded.features import Wanted
 from launch.embedded.jobs import Answer, Branches, Draw, Forced, Job, Outputs, Stop, Work
 from launch.embedded.protocol import (
     ChatRequest,
@@ -35,6 +35,7 @@ from launch.embedded.protocol import (
 )
 from launch.embedded.served import Served
 from launch.embedded.tokens import Tokens
+from orchestrator.records import unknown_features
 from orchestrator.wire.by_ids import Path, PathsError, cut, log_sum_exp
 from orchestrator.wire.spelling import Context, Continuation
 
@@ -65,8 +66,8 @@ def chat(request: ChatRequest, served: Served) -> Work:
     if given is not None:
         check_ids("logprob_token_ids", given, vocabulary)
     drawn = answer_of(request, served, limit, n_top, None if given is None else tuple(given))
-    job = Job(ids, len(ids), unresolved, answer=drawn, reuse=len(ids) - 1)
-    return Work(job, lambda: chat_reply(request, served, job, drawn))
+    job = Job(ids, len(ids), answer=drawn, reuse=len(ids) - 1)
+    return job, lambda: chat_reply(request, served, job, drawn)
 
 
 def answer_of(
@@ -188,10 +189,6 @@ def alternatives(answer: Answer, place: int) -> dict[int, float]:
     return found
 
 
-def unresolved(error: Exception | None) -> None:
-    """Stands in a job until it is queued."""
-
-
 # Labels as token paths, and the trie of all paths that one forward pass walks.
 #
 # The prompt is computed once. The trie's inner nodes are appended to it as further tokens, each
@@ -243,7 +240,8 @@ def score(request: ScoreRequest, served: Served) -> Work:
     n_top = request.top_logprobs or 0
     # Refused rather than cut, so that every row of a reply is as long as asked.
     within("top_logprobs", n_top, 0, served.runner.vocabulary)
-    check_names(request.features or ())
+    if unknown := unknown_features(request.features or ()):
+        raise bad_request(f"there is no feature {', '.join(unknown)}", "features")
     begun, context = begin(request, served)
     found = _continuation(request, served, context)
     n_prompt, n_scored = len(begun), len(found.ids)
@@ -259,7 +257,7 @@ def score(request: ScoreRequest, served: Served) -> Work:
         # The last token predicts nothing that is asked.
         ids = ids[: n_prompt + max(0, n_scored - 1)]
     reader = Forced(list(places), targets, n_top, wanted.observers)
-    job = Job(ids, n_prompt, unresolved, reader=reader, reuse=n_prompt - 1)
+    job = Job(ids, n_prompt, reader=reader, reuse=n_prompt - 1)
     job.attention = None if wanted.attention is None else wanted.attention.see
 
     def reply() -> dict[str, Any]:
@@ -283,7 +281,7 @@ def score(request: ScoreRequest, served: Served) -> Work:
             fields["features"] = wanted.reply(reader.logprobs, reader.observations, n_scored)
         return fields
 
-    return Work(job, reply)
+    return job, reply
 
 
 def _continuation(request: ScoreRequest, served: Served, context: Context) -> Continuation:
@@ -335,7 +333,6 @@ def choose(request: ChooseRequest, served: Served) -> Work:
     job = Job(
         [*begun, *(node[-1] for node in inner)],
         n_prompt,
-        unresolved,
         positions=[*range(n_prompt), *(n_prompt - 1 + len(node) for node in inner)],
         tree=visible(inner) if inner else None,
         reader=reader,
@@ -364,7 +361,7 @@ def choose(request: ChooseRequest, served: Served) -> Work:
             "usage": {"prompt_tokens": n_prompt, "cached_tokens": job.n_cached},
         }
 
-    return Work(job, reply)
+    return job, reply
 
 
 def pool(request: PoolingRequest, served: Served) -> Work:
@@ -387,7 +384,7 @@ def pool(request: PoolingRequest, served: Served) -> Work:
     n_prompt = len(ids)
     served.check_length(n_prompt, 0)
     reader = Outputs([n_prompt - 1])
-    job = Job(ids, n_prompt, unresolved, reader=reader, reuse=n_prompt - 1)
+    job = Job(ids, n_prompt, reader=reader, reuse=n_prompt - 1)
 
     def reply() -> dict[str, Any]:
         # null stands for what is no number; the client refuses it.
@@ -401,4 +398,4 @@ def pool(request: PoolingRequest, served: Served) -> Work:
         row = {"index": 0, "object": "pooling", "data": data}
         return {"object": "list", "model": served.name, "data": [row], "usage": usage}
 
-    return Work(job, reply)
+    return job, reply

@@ -15,7 +15,7 @@ from starlette.types import Receive
 
 from launch import _weights
 from launch.embedded import layout
-from launch.embedded.engine import Engine, Limits, capacities
+from launch.embedded.engine import Engine, Settings, capacities
 from launch.embedded.jobs import Job
 from launch.embedded.layout import longest_sequence
 from launch.embedded.model import Rating, add_noise, can_pack, is_rating, leave_out_layers, pack
@@ -28,32 +28,6 @@ from orchestrator.errors import LaunchError
 _log = logging.getLogger(__name__)
 _LEAST_LEN = 16
 _OPTIONS: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-
-
-@dataclass(frozen=True, slots=True)
-class Settings(Limits):
-    """Settings for loading and running models; bounds are those of each.
-
-    A `max_len` of 0 takes the model's own, `kv_bytes` of 0 a share of what is free once the model
-    is loaded.
-
-    Attributes:
-        dtype: Of weights and activations; log-probabilities are float32 whatever it is.
-        device: Where they run.
-        n_models: Models that share what is free.
-        weight_noise: Standard deviation of noise in each weight matrix, relative to its own.
-        noise_seed: Of that noise.
-        skip_layers: Numbers of layers that are left out.
-    """
-
-    max_len: int = 0
-    kv_bytes: int = 0
-    dtype: str = "float32"
-    device: str = "cpu"
-    n_models: int = 1
-    weight_noise: float = 0.0
-    noise_seed: int = 0
-    skip_layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ KEY_VARIABLE = "ORCHESTRATOR_SERVER_KEY"
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line; what is not given is left to `launch.embedded.served.Settings`."""
+    """The command line; what is not given is left to `launch.embedded.engine.Settings`."""
     found = argparse.ArgumentParser(prog="python -m launch.embedded.server", description=__doc__)
     found.add_argument(
         "--model", action="append", required=True, metavar="NAME=DIR", help="may be repeated"
@@ -116,7 +116,7 @@ def _serve(options: argparse.Namespace) -> None:
         )
     # Loaded late: a wrong command line answers at once, and the environment is set before.
     from launch.embedded.app import serve  # noqa: PLC0415
-    from launch.embedded.served import Settings  # noqa: PLC0415
+    from launch.embedded.engine import Settings  # noqa: PLC0415
 
     of_models = vars(options)
     del of_models["model"]

@@ -14,7 +14,8 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 from transformers import AutoTokenizer
 
 from launch import _weights
-from launch.embedded.served import Settings, load
+from launch.embedded.engine import Settings
+from launch.embedded.served import load
 from orchestrator.ask import ScoreAsk
 from orchestrator.records import FEATURES, Message
 from orchestrator.weights import PUBLISHED

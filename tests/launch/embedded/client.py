@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import torch
@@ -17,6 +17,18 @@ from launch.embedded.jobs import Answer, Job
 from launch.embedded.served import Served
 
 USER = [{"role": "user", "content": "hello world, which is better?"}]
+
+
+class Work(NamedTuple):
+    """A request under way, as the routes begin it."""
+
+    job: Job
+    reply: Callable[[], dict[str, Any]]
+
+
+def begun(begin: Callable[[Any, Served], tuple[Job, Any]], request: object, served: Served) -> Work:
+    """Begin a request by what its route begins it by."""
+    return Work(*begin(request, served))
 
 
 class Client:

@@ -15,7 +15,8 @@ import torch
 import uvicorn
 
 from launch.embedded.app import Service
-from launch.embedded.served import Served, Settings, load
+from launch.embedded.engine import Settings
+from launch.embedded.served import Served, load
 from tests.launch.embedded.client import Client
 from tests.launch.embedded.tiny import build
 from tests.launch.routes import KEY

@@ -9,10 +9,11 @@ import pytest
 import torch
 import transformers
 
+from launch.embedded.engine import Settings
 from launch.embedded.layout import Pool
 from launch.embedded.protocol import UnsupportedModelError
 from launch.embedded.runner import Chunk, Runner
-from launch.embedded.served import Settings, _context, load
+from launch.embedded.served import _context, load
 from orchestrator.errors import LaunchError
 
 SMALL: dict[str, Any] = {

@@ -12,7 +12,6 @@ import torch
 from launch.embedded.app import _in_thread
 from launch.embedded.jobs import Job
 from launch.embedded.prefill import Prefiller, Prefixes
-from launch.embedded.routes import unresolved
 from orchestrator.errors import LaunchError
 
 
@@ -21,7 +20,7 @@ def groups(lengths: list[int], device: str, widest: int = 1536) -> list[list[int
     place = torch.device(device)
     runner: Any = SimpleNamespace(device=place, widest=widest, like=torch.empty(0))
     prefiller = Prefiller(runner, Prefixes(0, 1))
-    jobs = [Job([7] * n, n, unresolved) for n in lengths]
+    jobs = [Job([7] * n, n) for n in lengths]
     return [[len(job.ids) for job in group] for group in prefiller.groups(jobs, 1024)]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from launch.embedded import routes
+from launch.embedded.engine import Settings
 from launch.embedded.protocol import ChooseRequest, ScoreRequest
-from launch.embedded.served import Settings, load
-from tests.launch.embedded.client import USER, forced, run, taken
+from launch.embedded.served import load
+from tests.launch.embedded.client import USER, begun, forced, run, taken
 from training.export import NAMES
 
 LABELS = [["[[>>]]"], ["[[>]]"], ["[[=]]"], ["[[<]]"], ["[[<<]]"]]
@@ -17,8 +18,8 @@ LABELS = [["[[>>]]"], ["[[>]]"], ["[[=]]"], ["[[<]]"], ["[[<<]]"]]
 def test_choices_of_bundled_models_equal_direct_passes() -> None:
     for name in NAMES:
         served = load(name, f"bundled:{name}", Settings())
-        choosing = routes.choose(ChooseRequest(messages=USER, labels=LABELS), served)
-        scoring = routes.score(ScoreRequest(messages=USER, text="[[=]]"), served)
+        choosing = begun(routes.choose, ChooseRequest(messages=USER, labels=LABELS), served)
+        scoring = begun(routes.score, ScoreRequest(messages=USER, text="[[=]]"), served)
         served.engine.start()
         run(served.engine, choosing.job, scoring.job)
         served.engine.close()

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from launch.embedded import routes
-from launch.embedded.engine import Engine, Limits
-from launch.embedded.jobs import Job, Work
+from launch.embedded.engine import Engine, Settings
+from launch.embedded.jobs import Job
 from launch.embedded.prefill import BLOCK
 from launch.embedded.protocol import ChooseRequest, ScoreRequest
 from launch.embedded.runner import Chunk, Prefilled, Runner
 from launch.embedded.served import Served
-from tests.launch.embedded.client import run
+from tests.launch.embedded.client import Work, begun, run
 
 TASK = "Read the question and two answers, and say which of the two is better. " * 2
 FIRST, SECOND = "It is the first day of the week.", "Nobody has ever asked me that before."
@@ -34,7 +34,7 @@ class Counting(Runner):
 @pytest.fixture
 def counting(bos: Served) -> Iterator[tuple[Served, Counting]]:
     runner = Counting(bos.runner.model)
-    engine = Engine(runner, bos.tokens, Limits(max_len=512))
+    engine = Engine(runner, bos.tokens, Settings(max_len=512))
     engine.start()
     runner.n_computed = 0
     yield replace(bos, runner=runner, engine=engine), runner
@@ -44,12 +44,12 @@ def counting(bos: Served) -> Iterator[tuple[Served, Counting]]:
 def judgment(served: Served, a: str, b: str, labels: list[list[str]]) -> Work:
     text = f"{TASK}A: {a} B: {b}"
     request = ChooseRequest(messages=[{"role": "user", "content": text}], labels=labels)
-    return routes.choose(request, served)
+    return begun(routes.choose, request, served)
 
 
 def score(served: Served, text: str) -> Work:
     message = {"role": "user", "content": TASK + FIRST}
-    return routes.score(ScoreRequest(messages=[message], text=text), served)
+    return begun(routes.score, ScoreRequest(messages=[message], text=text), served)
 
 
 def shared(one: Job, other: Job) -> int:
@@ -71,8 +71,8 @@ def test_both_orders_compute_their_common_text_once_and_labels_only_their_own_to
     assert common >= 2 * BLOCK
     assert labels > 0
     assert runner.n_computed == one.n_prompt + other.n_prompt - common + labels
-    counters = served.engine.counters
-    assert counters.prompt_tokens - counters.cached_tokens == runner.n_computed - labels
+    totals = served.engine.totals
+    assert totals["prompt_tokens"] - totals["cached_tokens"] == runner.n_computed - labels
 
 
 def test_other_labels_of_a_known_prompt_compute_less_than_a_block_of_it(
@@ -103,7 +103,7 @@ def test_a_cache_without_room_changes_no_number(counting: tuple[Served, Counting
     warm = [judgment(served, FIRST, SECOND, LABELS) for _ in range(2)]
     for order in warm:
         run(served.engine, order.job)
-    cold_engine = Engine(served.runner, served.tokens, Limits(max_len=512, prefix_bytes=0))
+    cold_engine = Engine(served.runner, served.tokens, Settings(max_len=512, prefix_bytes=0))
     cold_engine.start()
     cold = judgment(served, FIRST, SECOND, LABELS)
     run(cold_engine, cold.job)

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from launch.embedded import Config, Launch, argv
+from launch.embedded.engine import Settings
 from launch.embedded.model import add_noise
 from launch.embedded.protocol import UnsupportedModelError
-from launch.embedded.served import Served, Settings, load
+from launch.embedded.served import Served, load
 from orchestrator.errors import LaunchError
 
 Weights = dict[str, torch.Tensor]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 import torch
 
-from launch.embedded.engine import Engine, Limits
+from launch.embedded.engine import Engine, Settings
 from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop
 from launch.embedded.protocol import ApiError, ClientGoneError
-from launch.embedded.routes import unresolved
 from launch.embedded.served import Served
 from tests.launch.embedded.client import drawn, run, telling
 
@@ -18,15 +18,15 @@ from tests.launch.embedded.client import drawn, run, telling
 def job(n_tokens: int, *, length: int = 9, key: int = 1) -> Job:
     ids = [10 + place % 200 for place in range(length)]
     answer = Answer(Draw(key=key), Stop(n_tokens))
-    return Job(ids, length, unresolved, answer=answer, reuse=length - 1)
+    return Job(ids, length, answer=answer, reuse=length - 1)
 
 
 def endless(started: threading.Event) -> Job:
     return telling(job(480), started.set)
 
 
-def engine_of(served: Served, **limits: int) -> Engine:
-    engine = Engine(served.runner, served.tokens, Limits(max_len=512, **limits))
+def engine_of(served: Served, **limits: Any) -> Engine:
+    engine = Engine(served.runner, served.tokens, Settings(max_len=512, **limits))
     engine.start()
     return engine
 
@@ -71,7 +71,7 @@ def test_a_dropped_request_frees_its_row(bos: Served) -> None:
 
 
 def test_requests_over_the_bound_are_refused(bos: Served) -> None:
-    engine = Engine(bos.runner, bos.tokens, Limits(max_len=512, max_waiting=2))
+    engine = Engine(bos.runner, bos.tokens, Settings(max_len=512, max_waiting=2))
     engine.submit(job(2), job(2))
     with pytest.raises(ApiError) as caught:
         engine.submit(job(2))
@@ -110,7 +110,7 @@ def test_a_failing_step_fails_its_requests_and_the_engine_goes_on(
     assert caught.value.status == 500
     assert "broken" in caplog.text
     run(engine, job(3))
-    assert engine.counters.failed == 1
+    assert engine.totals["failed"] == 1
     engine.close()
 
 

@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from launch.embedded import routes
-from launch.embedded.engine import Engine, Limits
+from launch.embedded.engine import Engine, Settings
 from launch.embedded.features import OBSERVERS, Wanted, Watcher
-from launch.embedded.jobs import Work
 from launch.embedded.protocol import ApiError, Prefix, ScoreRequest, UnsupportedModelError
 from launch.embedded.runner import Runner
-from launch.embedded.served import Served, Settings, load
+from launch.embedded.served import Served, load
 from orchestrator.records import FEATURES
-from tests.launch.embedded.client import USER, Client, run
+from tests.launch.embedded.client import USER, Client, Work, begun, run
 from tests.launch.embedded.test_architectures import KINDS, model
 from tests.launch.embedded.test_numbers import text_job
 from training.export import NAMES
@@ -57,7 +56,7 @@ def direct(served: Served, ids: list[int], n_prompt: int) -> dict[str, Any]:
 
 
 def score(served: Served, **fields: Any) -> Work:
-    return routes.score(ScoreRequest(**{"messages": USER, **fields}), served)
+    return begun(routes.score, ScoreRequest(**{"messages": USER, **fields}), served)
 
 
 def check(served: Served, scoring: Work) -> None:
@@ -133,7 +132,7 @@ def test_features_of_long_answers_computed_in_pieces_equal_a_direct_pass(
     bos: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Watcher, "tokens", lambda _self, _n_keys: 7)
-    engine = Engine(bos.runner, bos.tokens, Limits(max_len=512, prefill_tokens=32))
+    engine = Engine(bos.runner, bos.tokens, Settings(max_len=512, prefill_tokens=32))
     engine.start()
     rng = random.Random(0)
     ids = [rng.randrange(4, 320) for _ in range(100)]
@@ -193,7 +192,7 @@ def test_features_come_over_the_wire(client: Client, bos: Served) -> None:
 
 
 def test_attention_of_a_long_sequence_is_refused_with_its_memory(bos: Served) -> None:
-    limits = Limits(max_len=512, attention_tokens=64)
+    limits = Settings(max_len=512, attention_tokens=64)
     small = Served("small", "x", bos.tokens, bos.runner, Engine(bos.runner, bos.tokens, limits))
     with pytest.raises(ApiError, match=r"of \d+ tokens would take about \d+ MiB") as refused:
         score(small, messages=LONG, token_ids=IDS, features=["attention_entropy"])

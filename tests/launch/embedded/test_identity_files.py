@@ -22,7 +22,8 @@ import torch
 import transformers.modeling_utils
 
 from launch import _memory, _weights
-from launch.embedded.served import Settings, load
+from launch.embedded.engine import Settings
+from launch.embedded.served import load
 
 _opened: list[str] | None = None
 

@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launch.embedded import layout
-from launch.embedded.engine import Engine, Limits, capacities
+from launch.embedded.engine import Engine, Settings, capacities
 from launch.embedded.jobs import Answer, Draw, Job, Stop
 from launch.embedded.layout import Account, Need, Pool, bytes_of, longest_sequence
 from launch.embedded.model import is_packed
-from launch.embedded.routes import unresolved
 from launch.embedded.runner import Chunk, Prefilled, Runner
-from launch.embedded.served import Served, Settings, load
+from launch.embedded.served import Served, load
 from orchestrator.errors import LaunchError
 from tests.crossed import LONG
 from tests.launch.embedded.client import drawn, run, telling
@@ -34,7 +33,7 @@ def drawing(seed: int, n_prompt: int, n_tokens: int) -> Job:
     rng = random.Random(seed)
     ids = [10 + rng.randrange(200) for _ in range(n_prompt)]
     answer = Answer(Draw(temperature=0), Stop(n_tokens))
-    return Job(ids, n_prompt, unresolved, answer=answer, reuse=n_prompt - 1)
+    return Job(ids, n_prompt, answer=answer, reuse=n_prompt - 1)
 
 
 class Weighing:
@@ -65,10 +64,10 @@ class Weighing:
         self.most = max(self.most, pools + kept + joined)
 
 
-def weighed(bos: Served, jobs: Sequence[Job], **limits: int) -> int:
+def weighed(bos: Served, jobs: Sequence[Job], **limits: Any) -> int:
     """Run jobs that come together; the most bytes that they took."""
     runner: Any = Weighing(bos.runner)
-    engine = Engine(runner, bos.tokens, Limits(max_len=512, **limits))
+    engine = Engine(runner, bos.tokens, Settings(max_len=512, **limits))
     runner.engine = engine
     engine.start()
     run(engine, *jobs)
@@ -95,12 +94,12 @@ def test_answers_under_way_stay_within_the_bytes(bos: Served, kv_tokens: int) ->
 def test_prompts_with_a_cached_beginning_stay_within_the_bytes(bos: Served) -> None:
     """Little is computed for each, so that very many would fit into a round's share."""
     cached = drawing(1, 400, 1)
-    jobs = [Job([*cached.ids, 20 + n], 401, unresolved, reuse=400) for n in range(40)]
+    jobs = [Job([*cached.ids, 20 + n], 401, reuse=400) for n in range(40)]
     for job in jobs:
         job.answer = Answer(Draw(temperature=0), Stop(1))
     runner: Any = Weighing(bos.runner)
     kv_bytes = 3000 * TOKEN
-    engine = Engine(runner, bos.tokens, Limits(max_len=512, kv_bytes=kv_bytes))
+    engine = Engine(runner, bos.tokens, Settings(max_len=512, kv_bytes=kv_bytes))
     runner.engine = engine
     engine.start()
     run(engine, cached)

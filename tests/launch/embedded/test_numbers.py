@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from launch.embedded import routes
-from launch.embedded.engine import Engine, Limits
-from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop, Work
+from launch.embedded.engine import Engine, Settings
+from launch.embedded.jobs import Answer, Draw, Forced, Job, Stop
 from launch.embedded.protocol import ChooseRequest, Prefix, ScoreRequest
-from launch.embedded.routes import unresolved
 from launch.embedded.served import Served
-from tests.launch.embedded.client import USER, drawn, forced, run, taken
+from tests.launch.embedded.client import USER, Work, begun, drawn, forced, run, taken
 
 CLOSE = pytest.approx
 LABELS = [["[[>>]]"], ["[[>]]", " [[>]]"], ["[[=]]"], ["[[<]]"], ["[[<<]]"]]
@@ -23,7 +22,7 @@ def text_job(served: Served, length: int, n_tokens: int, **draw: float | int) ->
     rng = random.Random(length)
     ids = [rng.randrange(4, 320) for _ in range(length)]
     answer = Answer(Draw(**draw), Stop(n_tokens))  # type: ignore[arg-type]
-    return Job(ids, length, unresolved, answer=answer, reuse=length - 1)
+    return Job(ids, length, answer=answer, reuse=length - 1)
 
 
 def check_against_direct(served: Served, job: Job) -> None:
@@ -58,7 +57,7 @@ def test_rows_that_outgrow_their_pool_keep_their_numbers(served: Served) -> None
 
 
 def test_a_prompt_cut_to_chunks_keeps_its_numbers(bos: Served) -> None:
-    engine = Engine(bos.runner, bos.tokens, Limits(max_len=512, prefill_tokens=16))
+    engine = Engine(bos.runner, bos.tokens, Settings(max_len=512, prefill_tokens=16))
     engine.start()
     jobs = [text_job(bos, length, 5, temperature=1, key=length) for length in (70, 9, 100, 33)]
     for job in jobs:
@@ -83,13 +82,15 @@ def test_a_known_head_keeps_the_numbers(served: Served) -> None:
 
 
 def score(served: Served, **fields: object) -> Work:
-    scoring = routes.score(ScoreRequest(messages=USER, **fields), served)  # type: ignore[arg-type]
+    scoring = begun(routes.score, ScoreRequest(messages=USER, **fields), served)  # type: ignore[arg-type]
     run(served.engine, scoring.job)
     return scoring
 
 
 def choose(served: Served, labels: list[list[str]], prefix: Prefix | None = None) -> Work:
-    choosing = routes.choose(ChooseRequest(messages=USER, labels=labels, prefix=prefix), served)
+    choosing = begun(
+        routes.choose, ChooseRequest(messages=USER, labels=labels, prefix=prefix), served
+    )
     run(served.engine, choosing.job)
     return choosing
 
@@ -136,11 +137,11 @@ def test_alternatives_do_not_change_a_score(served: Served) -> None:
 
 
 def test_a_score_cut_to_chunks_keeps_its_alternatives(bos: Served) -> None:
-    engine = Engine(bos.runner, bos.tokens, Limits(max_len=512, prefill_tokens=16))
+    engine = Engine(bos.runner, bos.tokens, Settings(max_len=512, prefill_tokens=16))
     engine.start()
     ids = [5 + 7 * i % 300 for i in range(50)]
     request = ScoreRequest(messages=USER, token_ids=ids, top_logprobs=3)
-    scoring = routes.score(request, bos)
+    scoring = begun(routes.score, request, bos)
     run(engine, scoring.job)
     engine.close()
     rows = forced(bos, [*prompt(bos), *ids])[len(prompt(bos)) - 1 : -1]
@@ -201,10 +202,10 @@ def test_choices_together_equal_choices_alone(served: Served) -> None:
         ChooseRequest(messages=[{"role": "user", "content": "word " * n}], labels=LABELS)
         for n in range(1, 60, 7)
     ]
-    apart = [routes.choose(request, served) for request in requests]
+    apart = [begun(routes.choose, request, served) for request in requests]
     for choosing in apart:
         run(served.engine, choosing.job)
-    joint = [routes.choose(request, served) for request in requests]
+    joint = [begun(routes.choose, request, served) for request in requests]
     run(served.engine, *(choosing.job for choosing in joint))
     for one, other in zip(apart, joint, strict=True):
         assert one.reply()["logprobs"] == CLOSE(other.reply()["logprobs"], abs=1e-4)
@@ -213,7 +214,7 @@ def test_choices_together_equal_choices_alone(served: Served) -> None:
 def test_a_choice_about_a_known_head_keeps_its_numbers(served: Served) -> None:
     messages = [{"role": "user", "content": "the judge reads two answers " * 12}]
     request = ChooseRequest(messages=messages, labels=LABELS)
-    first, second = routes.choose(request, served), routes.choose(request, served)
+    first, second = begun(routes.choose, request, served), begun(routes.choose, request, served)
     run(served.engine, first.job)
     run(served.engine, second.job)
     assert second.job.n_cached >= 32

@@ -11,8 +11,9 @@ import transformers
 from torch import nn
 
 from launch.embedded import served
+from launch.embedded.engine import Settings
 from launch.embedded.model import PackedLinear, can_pack, pack
-from launch.embedded.served import Served, Settings, load
+from launch.embedded.served import Served, load
 from tests.launch.embedded.test_architectures import model
 from tests.launch.embedded.tiny import build
 

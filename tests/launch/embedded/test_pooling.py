@@ -8,11 +8,12 @@ import torch
 import transformers
 
 from launch.embedded import routes
+from launch.embedded.engine import Settings
 from launch.embedded.model import Rating
 from launch.embedded.protocol import ApiError, PoolingRequest
-from launch.embedded.served import Settings, load
+from launch.embedded.served import load
 from orchestrator.errors import LaunchError
-from tests.launch.embedded.client import Client, run
+from tests.launch.embedded.client import Client, begun, run
 from tests.launch.embedded.tiny import save_tokenizer
 
 CHATS = [
@@ -60,7 +61,7 @@ def messages(chat):
 
 
 def outputs(served, **fields):
-    pooling = routes.pool(PoolingRequest(**fields), served)
+    pooling = begun(routes.pool, PoolingRequest(**fields), served)
     run(served.engine, pooling.job)
     (row,) = pooling.reply()["data"]
     return row["data"]
@@ -97,9 +98,9 @@ def test_a_request_has_messages_or_a_text(reward_model):
     served, _, _ = reward_model
     for fields in ({}, {"messages": messages(CHATS[0]), "input": "x"}):
         with pytest.raises(ApiError, match="either messages or input"):
-            routes.pool(PoolingRequest(**fields), served)
+            begun(routes.pool, PoolingRequest(**fields), served)
     with pytest.raises(ApiError, match="maximum context length"):
-        routes.pool(PoolingRequest(input="x " * 600, use_activation=False), served)
+        begun(routes.pool, PoolingRequest(input="x " * 600, use_activation=False), served)
 
 
 def test_a_model_that_draws_texts_does_not_rate(client):

@@ -16,7 +16,7 @@ def test_pickled_weights_are_not_loaded_beside_safetensors_of_another_name(tmp_p
     import torch  # noqa: PLC0415
     from safetensors.torch import load_file  # noqa: PLC0415
 
-    from launch.embedded import served  # noqa: PLC0415
+    from launch.embedded import engine, served  # noqa: PLC0415
 
     folder = shutil.copytree(BUNDLED / "novice", tmp_path / "model")
     weights = load_file(folder / "model.safetensors")
@@ -24,4 +24,4 @@ def test_pickled_weights_are_not_loaded_beside_safetensors_of_another_name(tmp_p
     (folder / "model.safetensors").rename(folder / "other.safetensors")
     _weights.identity(str(folder))
     with pytest.raises(LaunchError, match="cannot be loaded"):
-        served.load("m", str(folder), served.Settings())
+        served.load("m", str(folder), engine.Settings())
