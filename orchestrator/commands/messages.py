@@ -120,26 +120,27 @@ def show(result: "Result", form: str, *, whole: bool, taken: int = 0) -> None:
 
     `taken` are the lines of the screen that are written already.
     """
+    if form != "table":
+        write_to(sys.stdout, result.to_json() if form == "json" else result.to_markdown())
+        return
     results = importlib.import_module("orchestrator.report.results")
-    found = result.findings
-    if form == "table":
-        # Lines below the results: that it was interrupted, or that units failed.
-        done = result.completeness
-        taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
-        run, n_tables = paths.shown(result.path), len(result.rankings)
-        n_tables += sum(bool(table.columns) for table in result.tables)
-        if result.allow_code and not is_allowed(result.path):
-            run = f"{run} --allow-code"
-        full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
-        page = f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}"
-        more = [*([full] if n_tables else []), page]
-        shown = (
-            results.as_tables(found) if whole else results.first_screen(found, more, taken=taken)
-        )
-        for renderable in shown:
-            print_to(sys.stdout, renderable)
-    else:
-        write_to(sys.stdout, results.as_text("json" if form == "json" else "markdown", found))
+    done = result.completeness
+    # Lines below the results: that it was interrupted, or that units failed.
+    taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
+    tables = [table for table in result.tables if table.columns]
+    run, n_tables = paths.shown(result.path), len(result.rankings) + len(tables)
+    if result.allow_code and not is_allowed(result.path):
+        run = f"{run} --allow-code"
+    full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
+    page = f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}"
+    more = None if whole else [*([full] if n_tables else []), page]
+    shown = [*results.first_screen(result.brief, result.gate, more, taken=taken)]
+    if whole:
+        # Of a table without columns the run in brief has told why.
+        rankings = (results.ranking_text(one, result.exact_match) for one in result.rankings)
+        shown += ["", *rankings, *map(results.generic_table, tables)]
+    for renderable in shown:
+        print_to(sys.stdout, renderable)
 
 
 def write_files(result: "Result", options: argparse.Namespace, said: Said) -> bool:

@@ -1,11 +1,13 @@
 """A run that can be read: its frames, and the rankings and tables made of them."""
 
 import importlib
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -18,8 +20,10 @@ from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import level_of, of_frames, thresholds_of
 from orchestrator.report.brief import Brief, brief
 from orchestrator.report.gate import GateResult
+from orchestrator.report.generic import generic_json, generic_markdown
 from orchestrator.report.progress import Completeness, Cost
-from orchestrator.report.results import Findings, as_text
+from orchestrator.report.results import brief_markdown, ranking_markdown
+from orchestrator.report.words import plain, ranking_json
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
 from orchestrator.runner.results.frames import NUMBERS
@@ -42,7 +46,11 @@ if TYPE_CHECKING:
 
     from orchestrator.references import Citation
 
+FORMAT: Final = 3
+"""Raised when a field of the JSON changes its meaning or goes; new fields may come at any time."""
 
+
+@dataclass(eq=False, repr=False)
 class Result:
     """A run that can be read: its frames and what they say.
 
@@ -59,28 +67,17 @@ class Result:
         gate_fault: Why there is no verdict, where the run lacks what its gates name.
     """
 
-    def __init__(  # noqa: PLR0913 (what it shows, by keyword)
-        self,
-        path: Path,
-        ended: Ended | None,
-        notes: Callable[[], Sequence[str]],
-        *,
-        completeness: Completeness,
-        allow_code: bool,
-        frames: FrameFiles,
-        orders: Orders | None,
-        record: Record,
-    ) -> None:
-        self.path = path
-        self.frames = frames
-        self.ended = ended
-        self._notes = notes
-        self.completeness = completeness
-        self.orders = orders
-        self.record = record
-        self.allow_code = allow_code
-        self.gate: GateResult | None = None
-        self.gate_fault: OrchestratorError | None = None
+    path: Path
+    ended: Ended | None
+    _notes: Callable[[], Sequence[str]]
+    _: KW_ONLY
+    completeness: Completeness
+    allow_code: bool
+    frames: FrameFiles
+    orders: Orders | None
+    record: Record
+    gate: GateResult | None = None
+    gate_fault: OrchestratorError | None = None
 
     @property
     def n_left(self) -> int:
@@ -183,19 +180,6 @@ class Result:
         return self.completeness.total > 0 and not self.n_left and not self.failed
 
     @property
-    def findings(self) -> Findings:
-        """Everything that the reports of this run show."""
-        return Findings(
-            self.rankings,
-            self.exact_match,
-            self.tables,
-            self.completeness,
-            self.brief,
-            self.metadata,
-            self.gate,
-        )
-
-    @property
     def metadata(self) -> dict[str, Any]:
         """Identity and progress of the run, as JSON values."""
         return self.record.metadata(self.path, self.completeness)
@@ -243,7 +227,12 @@ class Result:
         Example:
             >>> Path("results.md").write_text(result.to_markdown())  # doctest: +SKIP
         """
-        return as_text("markdown", self.findings)
+        texts = [brief_markdown(self.brief)]
+        if self.gate is not None:
+            texts.append(self.gate.to_markdown().rstrip())
+        texts += [ranking_markdown(one, self.exact_match) for one in self.rankings]
+        texts += [generic_markdown(table) for table in self.tables if table.columns]
+        return "\n\n".join(texts) + "\n"
 
     def to_json(self) -> str:
         """Return the rankings and tables as one JSON object, with the metadata of the run.
@@ -257,7 +246,18 @@ class Result:
         Example:
             >>> json.loads(result.to_json())["rankings"]  # doctest: +SKIP
         """
-        return as_text("json", self.findings)
+        document = {
+            "format": FORMAT,
+            "warning": self.completeness.words(),
+            **self.completeness.as_json(),
+            "run": plain(self.metadata),
+            "brief": self.brief.as_json()["brief"],
+            "rankings": [ranking_json(one, self.exact_match) for one in self.rankings],
+            "tables": [generic_json(table) for table in self.tables],
+        }
+        if self.gate is not None:
+            document["gate"] = self.gate.as_json()
+        return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
     def to_html(self, path: str | Path | None = None) -> Path:
         """Write the report as one HTML file.

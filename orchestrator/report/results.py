@@ -1,9 +1,7 @@
-"""All results of a run in one of three forms."""
+"""A run on a terminal, its first screen or in full; rankings and the run in brief as Markdown."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -11,100 +9,31 @@ from rich.text import Text
 from orchestrator.report.brief import Brief
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.gate import GateResult, gate_text
-from orchestrator.report.generic import generic_json, generic_markdown, generic_table
-from orchestrator.report.progress import Completeness
+from orchestrator.report.generic import generic_markdown, generic_table
 from orchestrator.report.questions import Check
 from orchestrator.report.rankings import tables_of
 from orchestrator.report.text import escaped
-from orchestrator.report.words import plain, ranking_json
 from orchestrator.statistics.ranking import RankingAnalysis
-from orchestrator.tables import Table
 
 # Of a verdict on a terminal, beside those of its requirements.
 _LINES_OF_GATE: Final = 5
-REPORT_FORMAT: Final = 3
-"""Raised when a field of the JSON changes its meaning or goes; new fields may come at any time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """Findings of a run, ready to show.
-
-    Attributes:
-        rankings: By judge.
-        exact_match: Share of answers equal to the reference, by model.
-        tables: What summaries and analyses say.
-        completeness: How far the run is; None where that is not known.
-        brief: The run in brief, shown first.
-        run: Metadata of the run, for programs; empty where it is not known.
-        gate: Verdict on the gates of the recipe; None where they were not held against the run.
-    """
-
-    rankings: Sequence[RankingAnalysis]
-    exact_match: Mapping[str, float | None]
-    tables: Sequence[Table] = ()
-    completeness: Completeness | None = None
-    brief: Brief = field(default_factory=Brief)
-    run: Mapping[str, Any] = field(default_factory=dict)
-    gate: GateResult | None = None
-
-    @property
-    def warning(self) -> str:
-        """Warning to show before all results of a run that is not complete."""
-        return "" if self.completeness is None else self.completeness.words()
-
-
-def as_text(form: Literal["markdown", "json"], found: Findings) -> str:
-    """The results as Markdown, or as a JSON object that carries the metadata of the run.
-
-    Where the run is not complete, its warning comes before any result.
-    """
-    if form == "json":
-        is_complete = {} if found.completeness is None else found.completeness.as_json()
-        document = {
-            "format": REPORT_FORMAT,
-            "warning": found.warning,
-            **is_complete,
-            "run": plain(dict(found.run)),
-            "brief": found.brief.as_json()["brief"],
-            "rankings": [ranking_json(ranking, found.exact_match) for ranking in found.rankings],
-            "tables": [generic_json(table) for table in found.tables],
-        }
-        if found.gate is not None:
-            document["gate"] = found.gate.as_json()
-        return json.dumps(document, indent=2, allow_nan=False) + "\n"
-    texts = [brief_markdown(found.brief)]
-    if found.gate is not None:
-        texts.append(found.gate.to_markdown().rstrip())
-    texts += [ranking_markdown(ranking, found.exact_match) for ranking in found.rankings]
-    texts += [generic_markdown(table) for table in found.tables if table.columns]
-    return "\n\n".join(texts) + "\n"
 
 
 def first_screen(
-    found: Findings, more: Sequence[str] = (), *, taken: int = 0
-) -> list[RenderableType]:
-    """The run in brief for a terminal: one screen.
+    brief: Brief, gate: GateResult | None, more: Sequence[str] | None = None, *, taken: int = 0
+) -> Iterator[RenderableType]:
+    """The run in brief for a terminal, and the verdict on its gates where there is one.
 
     Args:
-        found: The findings, with their brief.
-        more: Where the rest is, in words.
+        brief: The run in brief.
+        gate: Verdict on the gates of the recipe.
+        more: Where the rest is, in words; None shows all of it, however many lines that takes.
         taken: Lines of the terminal that other output takes.
     """
-    if found.gate is None:
-        return [brief_text(found.brief, more, taken=taken)]
-    taken += _LINES_OF_GATE + 2 * len(found.gate.requirements)
-    return [brief_text(found.brief, more, taken=taken), Text(""), gate_text(found.gate)]
-
-
-def as_tables(found: Findings) -> list[RenderableType]:
-    """All results for a terminal: the run in brief, then every ranking and table."""
-    shown: list[RenderableType] = [brief_text(found.brief, whole=True), Text("")]
-    if found.gate is not None:
-        shown += [gate_text(found.gate), Text("")]
-    shown += [ranking_text(ranking, found.exact_match) for ranking in found.rankings]
-    # Of a table without columns the run in brief has told why.
-    return shown + [generic_table(table) for table in found.tables if table.columns]
+    taken += 0 if gate is None else _LINES_OF_GATE + 2 * len(gate.requirements)
+    yield brief_text(brief, more or (), whole=more is None, taken=taken)
+    if gate is not None:
+        yield from (Text(""), gate_text(gate))
 
 
 def ranking_markdown(

@@ -1,11 +1,10 @@
-import json
-
 import msgspec
 import pytest
 from rich.console import Console
 
 from orchestrator.report.brief import brief
-from orchestrator.report.results import Findings, as_tables, as_text, first_screen
+from orchestrator.report.generic import generic_json, generic_markdown, generic_table
+from orchestrator.report.results import first_screen
 from orchestrator.tables import Column, Measured, cell_text, make_table
 
 TABLE = make_table(
@@ -17,13 +16,12 @@ TABLE = make_table(
     notes=["a note"],
 )
 COUNTS = tuple(Column(name) for name in ("what", "right", "n"))
-FOUND = Findings([], {}, [TABLE])
 
 
 def shown(width=100):
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(*as_tables(FOUND))
+        console.print(generic_table(TABLE))
     return [" ".join(line.split()) for line in captured.get().splitlines()]
 
 
@@ -35,21 +33,16 @@ def test_a_table_says_what_it_rests_on_and_why_a_number_is_missing():
 
 
 def test_a_table_is_a_document_with_null_for_what_is_undefined():
-    (document,) = json.loads(as_text("json", FOUND))["tables"]
+    document = generic_json(TABLE)
     assert document["table"] == "made.up"
     assert document["rows"][0]["right"]["low"] == 0.4
     assert document["rows"][1]["right"]["value"] is None
 
 
 def test_a_table_is_escaped_in_markdown():
-    text = as_text("markdown", FOUND)
+    text = generic_markdown(TABLE)
     assert "b\\|&lt;x&gt;" in text
     assert "- a note" in text
-
-
-def test_nothing_found_is_an_object_without_rankings_and_tables():
-    found = json.loads(as_text("json", Findings([], {})))
-    assert (found["rankings"], found["tables"]) == ([], [])
 
 
 def test_a_row_that_does_not_fit_its_columns_is_refused():
@@ -83,7 +76,7 @@ WIDE = make_table(
 def test_a_table_wider_than_the_terminal_loses_no_number(width):
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(*as_tables(Findings([], {}, [WIDE])))
+        console.print(generic_table(WIDE))
     text = captured.get()
     assert all(len(line.rstrip()) <= width for line in text.splitlines())
     assert all(f"0.{index}0" in text for index in range(1, 6))
@@ -96,10 +89,9 @@ def test_without_a_question_the_first_screen_shows_the_first_table_of_each_sourc
         for source in ("one", "two")
         for index in range(3)
     ]
-    found = Findings([], {}, tables, brief=brief(tables=tables))
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(*first_screen(found, ["the rest: --full"]))
+        console.print(*first_screen(brief(tables=tables), None, ["the rest: --full"]))
     text = captured.get()
     assert text.count("Made up") == 2
     assert "the rest: --full" in text
