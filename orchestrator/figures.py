@@ -1,8 +1,9 @@
 """A figure: data to be drawn, in words what it shows, and always the same numbers as a table."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any, Final, Literal
 
 from orchestrator.numbers import finite
@@ -74,6 +75,12 @@ def key(*parts: str) -> str:
     text = "-".join(parts).lower()
     kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in text)
     return "-".join(part for part in kept.split("-") if part)[:80] or "figure"
+
+
+def free(name: str, taken: Container[str], between: str = "-") -> str:
+    """Return the name, with a number where another has it."""
+    numbered = (f"{name}{between}{n}" for n in count(2))
+    return next(one for one in chain([name], numbered) if one not in taken)
 
 
 def point(label: str, cell: Measured, column: Column, group: str = "") -> dict[str, object] | None:

@@ -1,10 +1,9 @@
 """A run as files: tables, frames, figures, and the HTML report."""
 
 import importlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from types import ModuleType
 from typing import Final, Literal, TypeVar
@@ -202,7 +201,7 @@ def _add(found: dict[str, Table], table: Table) -> None:
     known = found.get(name)
     # A figure draws the first table of its method, which stands among all tables too.
     if known is None or known.rows != table.rows:
-        found[_free(name, found)] = table
+        found[figures.free(name, found)] = table
 
 
 def texts(result: Result, form: TextFormat, wanted: Wanted = _ALL) -> dict[str, str]:
@@ -214,7 +213,7 @@ def texts(result: Result, form: TextFormat, wanted: Wanted = _ALL) -> dict[str, 
     of_report = _made(result, wanted) if wanted.tables or not wanted else {}
     found = {name: _one(of_report, name, "table") for name in wanted.tables or of_report}
     for name, read in readers(result, replace(wanted, tables=())).items() if wanted.frames else ():
-        found[_free(name, found)] = table_of(name, pl.concat(read()))
+        found[figures.free(name, found)] = table_of(name, pl.concat(read()))
     return {name: _text(table, name, form, result) for name, table in found.items()}
 
 
@@ -272,7 +271,7 @@ def readers(
     of_report = _made(result, wanted) if wanted.tables else {}
     for name in wanted.tables:
         frame = frame_of(_one(of_report, name, "table"))
-        found[_free(name, found)] = partial(iter, [frame])
+        found[figures.free(name, found)] = partial(iter, [frame])
     return found
 
 
@@ -286,7 +285,7 @@ def write_texts(
     """
     taken: set[str] = set()
     for name, text in texts(result, form, wanted).items():
-        path = folder / f"{_free(figures.key(name), taken)}.{_SUFFIXES[form]}"
+        path = folder / f"{figures.free(figures.key(name), taken)}.{_SUFFIXES[form]}"
         taken.add(path.stem)
         write_text(path, text)
         yield path
@@ -303,7 +302,7 @@ def write_frames(
     taken: set[str] = set()
     for name, read in readers(result, wanted).items():
         stem = name if is_name(name) else figures.key(name)
-        path = folder / f"{_free(stem, taken)}.{form}"
+        path = folder / f"{figures.free(stem, taken)}.{form}"
         taken.add(path.stem)
         yield path, write_frame(read(), path, form)
 
@@ -351,9 +350,3 @@ def _one(known: Mapping[str, _T], name: str, what: str) -> _T:
     if name not in known:
         raise UsageError(f"no {what} {name!r} in this run{nearest(name, known)}")
     return known[name]
-
-
-def _free(name: str, taken: Container[str]) -> str:
-    """Return the name, with a number where another has it."""
-    numbered = (f"{name}-{n}" for n in count(2))
-    return next(one for one in chain([name], numbered) if one not in taken)

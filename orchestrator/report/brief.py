@@ -115,8 +115,13 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         if detail and reasons in told:
             detail = "For the reasons above."
         told.add(reasons)
-        doubted = _doubted(one, settings, tables)
-        questions.append(msgspec.structs.replace(doubted, detail=detail))
+        checks = one.checks
+        # Reasons for doubt that its own numbers do not show.
+        if one.state != "empty":
+            checks += tuple(of_settings(settings, one.source, one.judge))
+        if one.state not in ("empty", "withheld"):
+            checks += tuple(of_style(tables, one.source))
+        questions.append(msgspec.structs.replace(one, detail=detail, checks=checks))
         advice.append(tried)
     shares = (exact_match or {}).values()
     is_checked = any(share is not None for share in shares) or any(
@@ -144,15 +149,6 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         cautions=tuple(dict.fromkeys(line for one in questions for line in one.cautions)),
         cost=cost,
     )
-
-
-def _doubted(found: Question, settings: Mapping[str, Any], tables: Sequence[Table]) -> Question:
-    """A question with the reasons for doubt that its own numbers do not show."""
-    if found.state == "empty":
-        return found
-    styled = () if found.state == "withheld" else of_style(tables, found.source)
-    checks = (*found.checks, *of_settings(settings, found.source, found.judge), *styled)
-    return msgspec.structs.replace(found, checks=checks)
 
 
 def _checks(completeness: Completeness | None, notes: Sequence[str]) -> list[Check]:

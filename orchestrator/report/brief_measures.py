@@ -41,22 +41,16 @@ def of_tables(
     """
     found: list[Question] = []
     done: set[str] = set()
+    level = "" if confidence_level is None else f"{numbers.level(confidence_level)} interval"
     for table in tables:
-        if table.source in done:
-            continue
-        questions = [*_questions(table, trust.get(table.source, ()))]
-        if questions:
-            done.add(table.source)
-        if confidence_level is not None:
-            words = f"{numbers.level(confidence_level)} interval"
-            for at, one in enumerate(questions):
-                basis = f"{one.basis}; {words}s" if one.basis else f"{words}s"
-                questions[at] = msgspec.structs.replace(one, interval=words, basis=basis)
-        found += questions
+        if table.source not in done:
+            questions = [*_questions(table, trust.get(table.source, ()), level)]
+            done |= {one.source for one in questions}
+            found += questions
     return sorted(found, key=lambda one: one.state == "withheld")
 
 
-def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
+def _questions(table: Table, trust: Sequence[Trust], level: str) -> Iterator[Question]:
     if not table.rows:
         return
     is_of_scores = [one.name for one in table.columns[1:2]] == [_EXPECTED]
@@ -77,27 +71,13 @@ def _questions(table: Table, trust: Sequence[Trust]) -> Iterator[Question]:
     by_judge: dict[str, list[tuple[Cell, ...]]] = {}
     for row in table.rows:
         by_judge.setdefault(str(row[1]) if judged else table.judge, []).append(row)
-    compared = {one.judge: one for one in table.comparisons}
-    better = [
-        row[i] for row in table.rows for i, one in enumerate(table.columns) if one.name == BETTER
-    ]
-    sign = -1 if better and all(one in LOWER for one in better) else 1
     for judge, rows in by_judge.items():
         known = {str(row[0]): cell for row in rows if isinstance(cell := row[place], Measured)}
         # Several rows a model are about several measures.
         if len(known) == len(rows):
-            tested = compared.get(judge if judged else "")
-            pairs = _pairs(known, tested, sign)
-            # Scores of the same answers are told apart by a table of their own.
-            pairs = (0, pairs[1], Phrase()) if is_of_scores else pairs
-            found = _question(table, table.columns[place], judge, known, pairs, sign)
             # Where rows name no judge, the method has one.
             mine = trust if len(trust) == 1 else [one for one in trust if one.judge == judge]
-            checks = tuple(check for one in mine for check in of_judge(one))
-            differences = () if tested is None else (pair.difference for pair in tested.pairs)
-            checks += tuple(_doubtful([*known.values(), *differences]))
-            found = msgspec.structs.replace(found, checks=checks)
-            yield _undecided(found, mine) if not_known_yet(mine) else found
+            yield _question(table, table.columns[place], judge, known, mine, level)
 
 
 def _oriented(table: Table, place: int) -> Table:
@@ -129,20 +109,6 @@ def _doubtful(cells: Sequence[Measured]) -> Iterator[Check]:
         yield Check("values", phrase(why, "."), is_doubtful=True)
 
 
-def _undecided(found: Question, trusts: Sequence[Trust]) -> Question:
-    """The question without an answer, as long as trust in a judge is open."""
-    if found.state == "withheld":
-        return found
-    return msgspec.structs.replace(
-        found,
-        state="open",
-        answer=no_order_yet(trusts),
-        detail=not_known_yet(trusts),
-        apart=Phrase(),
-        n_apart=0,
-    )
-
-
 _Pairs = tuple[int, frozenset[tuple[str, str]], Phrase]
 """How many pairs of models there are, those that can be told apart as (higher, lower), and that in
 a sentence."""
@@ -170,7 +136,7 @@ def _by_intervals(cells: _Cells, sign: int) -> _Pairs:
     """Take models for different where the interval of the higher value ends above the other's.
 
     Then the difference is significant at the intervals' level however the two depend on each
-    other, since its standard error is at most the sum of theirs.
+    other, since its standard error is at most the sum of theirs. Others may differ or not.
     """
     order = [model for model in _ordered(cells, sign) if cells[model].value is not None]
     pairs = list(combinations(order, 2))
@@ -180,7 +146,13 @@ def _by_intervals(cells: _Cells, sign: int) -> _Pairs:
         for high, low in [(cells[a], cells[b])[::sign]]
         if high.low is not None and low.high is not None and high.low > low.high
     )
-    return len(pairs), apart, _overlap(len(apart), len(pairs))
+    n, n_apart = len(pairs), len(apart)
+    if not n:
+        return n, apart, Phrase()
+    which = "The two intervals" if n == 1 else f"The intervals of {n_apart} of {n} pairs"
+    do = "overlap" if n == 1 and not n_apart else "do not overlap"
+    more = " `orchestrator compare` tests differences on the same prompts." if n_apart < n else ""
+    return n, apart, phrase(f"{which} {do} (not adjusted for multiple comparisons).{more}")
 
 
 def _ordered(cells: _Cells, sign: int) -> list[str]:
@@ -191,30 +163,49 @@ def _ordered(cells: _Cells, sign: int) -> list[str]:
 
 
 def _question(
-    table: Table, column: Column, judge: str, cells: _Cells, pairs: _Pairs, sign: int
+    table: Table, column: Column, judge: str, cells: _Cells, trusts: Sequence[Trust], level: str
 ) -> Question:
+    """The question; without an answer as long as trust in a judge is open, or where it is gone."""
+    better = [
+        row[i] for row in table.rows for i, one in enumerate(table.columns) if one.name == BETTER
+    ]
+    sign = -1 if better and all(one in LOWER for one in better) else 1
+    over, second = (one.name for one in table.columns[:2])
     order = _ordered(cells, sign)
-    n_pairs, apart, says = pairs
-    over = table.columns[0].name
+    compared = {one.judge: one for one in table.comparisons}
+    tested = compared.get(judge if second == _JUDGE else "")
+    n_pairs, apart, says = _pairs(cells, tested, sign)
+    if second == _EXPECTED:
+        # Scores of the same answers are told apart by a table of their own.
+        n_pairs, says = 0, Phrase()
     state, answer = _answer(over, column, order, cells, apart, sign)
+    detail = table.warning.removeprefix("No ranking: ")
     if table.warning:
         state, answer = "withheld", phrase("No order of the models: the judge cannot be trusted.")
+    elif detail := not_known_yet(trusts):
+        state, answer = "open", no_order_yet(trusts)
     by: list[Part] = [", judged by ", Name(judge)] if judge else []
+    differences = () if tested is None else (pair.difference for pair in tested.pairs)
     return Question(
         source=table.source,
         over=over,
         subject=phrase(Name(table.source), by),
         state=state,
         answer=answer,
-        detail=table.warning.removeprefix("No ranking: "),
+        detail=detail,
         measure=column.name,
+        interval=level or "interval",
         standings=tuple(_standing(column, model, cells[model]) for model in order),
-        apart=Phrase() if table.warning else says,
-        basis=table.basis,
+        apart=Phrase() if detail else says,
+        basis="; ".join(filter(None, [table.basis, level and f"{level}s"])),
+        checks=(
+            *(check for one in trusts for check in of_judge(one)),
+            *_doubtful([*cells.values(), *differences]),
+        ),
         judge=judge or None,
         is_percent=column.form == "percent",
         n_pairs=n_pairs,
-        n_apart=0 if table.warning else len(apart),
+        n_apart=0 if detail else len(apart),
     )
 
 
@@ -253,19 +244,6 @@ def _answer(
     return "open" if len(close) == len(known) - 1 and not apart else "tied", phrase(
         start, f"; not clearly {beyond} ", names(close), "."
     )
-
-
-def _overlap(n_apart: int, n_pairs: int) -> Phrase:
-    """Say how many intervals do not overlap: such pairs differ, others may or may not."""
-    if not n_pairs:
-        return Phrase()
-    which = (
-        "The two intervals" if n_pairs == 1 else f"The intervals of {n_apart} of {n_pairs} pairs"
-    )
-    do = "overlap" if n_pairs == 1 and not n_apart else "do not overlap"
-    tested = " `orchestrator compare` tests differences on the same prompts."
-    more = tested if n_apart < n_pairs else ""
-    return phrase(f"{which} {do} (not adjusted for multiple comparisons).{more}")
 
 
 def _standing(column: Column, model: str, cell: Measured) -> Standing:

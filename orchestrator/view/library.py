@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import chain, count
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
@@ -20,6 +19,7 @@ import polars as pl
 from orchestrator import plugins
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, RunDirectoryError
+from orchestrator.figures import free
 from orchestrator.interface import api
 from orchestrator.interface.differences import settings_table
 from orchestrator.interface.exporting import material
@@ -311,8 +311,7 @@ class Library:
         found: dict[str, Path] = {}
         for real, path in resolved.items():
             name = f"{real.name} ({real.parent.name})" if often[real.name] > 1 else real.name
-            numbered = (f"{name} {n}" for n in count(2))
-            found[next(one for one in chain([name], numbered) if one not in found)] = path
+            found[free(name, found, " ")] = path
         return found
 
 

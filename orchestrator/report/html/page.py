@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +12,7 @@ from markupsafe import Markup
 from orchestrator.columns import ITEMS
 from orchestrator.contracts.context import Source, roles_in
 from orchestrator.disk.paths import shown
-from orchestrator.figures import Figure
+from orchestrator.figures import Figure, free
 from orchestrator.frames import counted_by, names_of
 from orchestrator.report import rankings as tables
 from orchestrator.report.html import basis, judgments, methods, ranked
@@ -136,7 +135,8 @@ def sections(material: Material) -> Iterator[Section]:
             for ending in common:
                 title = title.removesuffix(ending)
             safe = made_safe(one)
-            figures.append(replace(safe, title=title, key=_free(safe.key, taken)))
+            figures.append(replace(safe, title=title, key=free(safe.key, taken)))
+            taken.add(figures[-1].key)
         yield replace(section, figures=figures)
 
 
@@ -168,14 +168,6 @@ def shown_sections(material: Material) -> list[Section]:
     return [section for section in found if section]
 
 
-def _free(wanted: str, taken: set[str]) -> str:
-    """Take a key: with a number where another has it."""
-    numbered = (f"{wanted}-{n}" for n in count(2))
-    free = next(one for one in chain([wanted], numbered) if one not in taken)
-    taken.add(free)
-    return free
-
-
 def _parts(material: Material) -> Iterator[Section]:
     rankings, models = material.rankings, material.models
     yield Section(
@@ -197,7 +189,9 @@ def _parts(material: Material) -> Iterator[Section]:
     yield Section("scores", "Scores", judgments.of_scores(material))
     places = set(_PLACES)
     for place, heading, figures in methods.of_methods(material):
-        yield Section(_free(place, places), heading, figures)
+        section = Section(free(place, places), heading, figures)
+        places.add(section.key)
+        yield section
     yield Section("methods", "Other methods", methods.of_summaries(material))
     yield Section("curves", "Curves", methods.of_curves(material))
     yield Section("agreement", "Methods compared", methods.of_agreement(material))

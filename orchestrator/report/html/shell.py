@@ -19,7 +19,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from orchestrator.columns import score_words
-from orchestrator.figures import Figure, key
+from orchestrator.figures import Figure, free, key
 from orchestrator.report.html.figures import made_safe
 from orchestrator.report.text import page_line, safe_block, safe_name
 from orchestrator.tables import Measured, Table, cell_parts
@@ -233,12 +233,12 @@ def harmless_json(value: object) -> str:
 
 def keyed() -> Callable[[Table], Grid]:
     """Return a function of templates that makes tables grids, each with an anchor of its own."""
-    taken: dict[str, int] = {}
+    taken: set[str] = set()
 
     def of(table: Table) -> Grid:
-        base = key("table", table.source, table.key)
-        taken[base] = taken.get(base, 0) + 1
-        return grid(table, base if taken[base] == 1 else f"{base}-{taken[base]}")
+        anchor = free(key("table", table.source, table.key), taken)
+        taken.add(anchor)
+        return grid(table, anchor)
 
     return of
 
