@@ -7,11 +7,6 @@ are alike (correlation 0.5 of what people feel, and of the judge's own errors), 
 row by row, so that a prompt may have labelled and other rows. The truth is the mean over 600,000
 prompts. The table has the coverage of the corrected interval, of that of the labels alone, and the
 ratio of their widths.
-
-    python -m benchmarks.human_labels --part power
-
-The table of `--part power` compares the half widths that 50 labels let expect with those that more
-labels have.
 """
 
 import argparse
@@ -27,7 +22,6 @@ from orchestrator.statistics.prediction_powered import (
     Corrected,
     Labelled,
     corrected_mean,
-    expected_reach,
 )
 from orchestrator.statistics.results import Interval
 
@@ -134,50 +128,12 @@ def tables(n_simulations: int) -> Iterator[str]:
         yield f"| {kind} | {quality} | {rows} | {' | '.join(cells)} |"
 
 
-def simulate_power(
-    world: World, n_labels: int, n_simulations: int, seed: int = 0
-) -> tuple[float, float, float]:
-    """Half width expected from 50 of 2,000 rows, that which `n_labels` have, and that alone."""
-    rng = np.random.default_rng([seed, list(KINDS).index(world.kind), n_labels])
-    expected, got, alone = [], [], []
-    for _ in range(n_simulations):
-        labels, scores, prompts = draw(world, 2000, rng)
-        order = rng.permutation(2000)
-        pilot, more = np.full((2, 2000), np.nan)
-        pilot[order[:50]] = labels[order[:50]]
-        more[order[:n_labels]] = labels[order[:n_labels]]
-        ((reach, _),) = expected_reach(Labelled(scores, pilot, prompts), [n_labels], LEVEL)
-        expected.append(reach)
-        data = Labelled(scores, more, prompts)
-        for found, tuning in ((got, None), (alone, 0.0)):
-            interval = corrected_mean(data, tuning=tuning).interval(LEVEL)
-            if isinstance(interval, Interval):
-                found.append(0.5 * (interval.high - interval.low))
-    return float(np.nanmean(expected)), float(np.mean(got)), float(np.mean(alone))
-
-
-def power_table(n_simulations: int) -> Iterator[str]:
-    """Expected and realised half widths, and those of labels alone, line by line."""
-    numbers = (100, 200, 400, 800)
-    yield f"| quantity | judge | rows a prompt | {' | '.join(map(str, numbers))} |"
-    yield f"|{'---|' * (3 + len(numbers))}"
-    for kind, quality, rows in itertools.product(KINDS, NOISE, (1, 3)):
-        world = World(kind, quality, rows)
-        found = (simulate_power(world, number, n_simulations) for number in numbers)
-        cells = [f"{one:.3f} / {two:.3f} / {alone:.3f}" for one, two, alone in found]
-        yield f"| {kind} | {quality} | {rows} | {' | '.join(cells)} |"
-
-
-PARTS = {"means": tables, "power": power_table}
-
-
 def main() -> None:
     """Print the tables as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulations", type=int, default=1000, help="of each line")
-    parser.add_argument("--part", choices=PARTS, default="means", help="table to print")
     options = parser.parse_args()
-    for line in PARTS[options.part](options.simulations):
+    for line in tables(options.simulations):
         print(line, flush=True)
 
 

@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 
 from orchestrator.statistics.agreement import (
     cohen_kappa,
-    fleiss_kappa,
     krippendorff_alpha,
-    rater_counts,
 )
 from orchestrator.statistics.association import KINDS, Kind
 from orchestrator.statistics.confidence import confidence
@@ -124,7 +122,6 @@ def estimates(world: World, rng: np.random.Generator) -> dict[str, Estimate]:
             *_right(world), world.prompts, Resampling(4, rng)
         ),
         "Cohen's kappa": cohen_kappa(world.raters[:, 0], world.raters[:, 1], world.prompts),
-        "Fleiss' kappa": fleiss_kappa(rater_counts(world.raters, (0.0, 1.0, 2.0)), world.prompts),
         "Krippendorff's alpha": krippendorff_alpha(world.raters, world.prompts),
         "pearson, log-normal": correlate(
             world.skewed, world.raters[:, 0], world.prompts, kind="pearson"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import polars as pl
 
 from orchestrator import numbers
 from orchestrator.clusters import prompt_words
@@ -39,7 +38,6 @@ from orchestrator.statistics.means import clustered_mean, share_over
 from orchestrator.statistics.prediction_powered import (
     Corrected,
     corrected_mean,
-    expected_reach,
     hardly_correlates,
     worth,
 )
@@ -47,13 +45,11 @@ from orchestrator.statistics.results import APPROXIMATE_BELOW
 from orchestrator.statistics.selective import Kept, labels_needed, most_kept
 from orchestrator.tables import Curves, Form, measured, with_interval
 
-_NUMBERS: Final = (25, 50, 100, 200, 400, 800)
 _MAX_NAMED: Final = 5
 _METHOD: Final = (
     "corrected: PPI++ (Angelopoulos, Duchi and Zrnic 2023); intervals over prompts, each for itself"
 )
 _RANDOM: Final = "valid only if the labelled rows are a random choice of all"
-_NEXT: Final = 10
 _KEPT: Final = table_columns(
     "wrong at most: percent | kept: percent | by | from: number 6 | wrong labels: percent",
     "labels: count | prompts: count",
@@ -62,7 +58,6 @@ _CURVE: Final = table_columns(
     "kept, %: number 1 | from: number 6 | wrong labels, %: number 1",
     "upper bound, %: number 1 | labels: count | labels needed: count",
 )
-_NEXT_ROWS: Final = table_columns("item | turn: count | first | second | margin: number 3")
 _DOUBTS: Final = {"margin": "margin", "orders": "agreement of the orders", "coverage": "coverage"}
 _ABOUT: Final = {
     "prompts": "for verdicts on such prompts, new ones too: each prompt with a label counts once, "
@@ -82,7 +77,7 @@ class HumanLabelsAnalysis(Analysis[Config]):
         read_human_labels(Path(self.config.labels), scale=scale, items=items(), models=models)
 
     def summarise(self, context: Context) -> list[Table]:
-        """Corrected estimates, differences of models, and widths."""
+        """Corrected estimates, and differences of models."""
         labels = read_human_labels(Path(self.config.labels), scale=self.config.scale)
         if not labels:
             raise UsageError(
@@ -101,7 +96,7 @@ class HumanLabelsAnalysis(Analysis[Config]):
         found = [_means(rows, context)]
         if not rows.is_pairs and len(rows.names) > 1:
             found.append(_differences(rows, context))
-        return [*found, _power(rows, context)]
+        return found
 
 
 def _means(rows: LabelledRows, context: Context) -> Table:
@@ -188,33 +183,6 @@ def _differences(rows: LabelledRows, context: Context) -> Table:
     return make_table("human_labels.differences", title, columns, lines, notes=notes)
 
 
-def _power(rows: LabelledRows, context: Context) -> Table:
-    """Half widths to expect with other numbers of labels."""
-    lines: list[list[Cell]] = []
-    scale = 100.0 if rows.is_pairs else 1.0
-    for name in rows.names:
-        data = rows.data(name)
-        total = int((~np.isnan(data.scores)).sum())
-        sizes = [number for number in _NUMBERS if number < total]
-        reaches = expected_reach(data, sizes, context.confidence_level)
-        for number, both in zip(sizes, reaches, strict=True):
-            cells = [None if np.isnan(value) else scale * value for value in both]
-            lines.append([name, number, *cells])
-    unit = ", points" if rows.is_pairs else ""
-    columns = (
-        Column("pair" if rows.is_pairs else "model"),
-        Column("labels", "count"),
-        Column(f"± corrected{unit}", "number", 1 if rows.is_pairs else 3),
-        Column(f"± labels alone{unit}", "number", 1 if rows.is_pairs else 3),
-    )
-    notes = ["half of an interval's expected width, from the spread of the labels there are"]
-    title = "Expected precision by number of labels"
-    drawn = Curves(
-        "labels", (columns[2].name, columns[3].name), f"half width{unit}", columns[0].name
-    )
-    return make_table("human_labels.power", title, columns, lines, notes=notes, curves=drawn)
-
-
 class SelectiveAnalysis(Analysis[Selective]):
     """Selective judging: verdicts that can be kept at an error rate, by few labels of people."""
 
@@ -225,11 +193,11 @@ class SelectiveAnalysis(Analysis[Selective]):
         read_human_labels(Path(self.config.labels), items=items(), models=models)
 
     def summarise(self, context: Context) -> list[Table]:
-        """Tabulate what can be kept, error rates by share, and the verdicts to label next."""
+        """Tabulate what can be kept, and error rates by share."""
         rows, found = kept_verdicts(context, self.config)
         doubts = list(dict.fromkeys(self.config.doubts))
         curves = [self._curve(rows, *one, context) for one in zip(doubts, found, strict=True)]
-        return [self._kept(rows, doubts, found, context), *curves, self._next(rows, context)]
+        return [self._kept(rows, doubts, found, context), *curves]
 
     def _kept(
         self, rows: LabelledRows, doubts: Sequence[str], found: Sequence[Kept], context: Context
@@ -293,15 +261,3 @@ class SelectiveAnalysis(Analysis[Selective]):
         title = f"Error rate by share of the verdicts of {rows.source} that is kept{by}"
         key = "selective.curve" + ("" if doubt == "margin" else f".{doubt}")
         return make_table(key, title, _CURVE, lines, notes=notes, curves=drawn)
-
-    def _next(self, rows: LabelledRows, context: Context) -> Table:
-        """Verdicts without a label in random order, as the guarantee needs them."""
-        left = rows.frame.filter(pl.col("label").is_null())
-        drawn = left[context.rng().permutation(len(left))[:_NEXT].tolist()]
-        lines = drawn.select("item", "turn", "first", "second", "margin").rows()
-        notes = [
-            "drawn at random: labels of unsure verdicts alone would say nothing of the kept ones; "
-            "go on with a sheet in its order where there is one"
-        ]
-        title = "Verdicts to label next"
-        return make_table("selective.next", title, _NEXT_ROWS, lines, notes=notes)

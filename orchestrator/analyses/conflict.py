@@ -29,12 +29,7 @@ from orchestrator.plugin import (
 )
 from orchestrator.ranking.cells import METHODS, n_prompts, prompts_of, share_of
 from orchestrator.ranking.human_labels import read_labels
-from orchestrator.statistics.agreement import (
-    cohen_kappa,
-    fleiss_kappa,
-    krippendorff_alpha,
-    rater_counts,
-)
+from orchestrator.statistics.agreement import cohen_kappa, krippendorff_alpha
 from orchestrator.tables import measured
 
 _KEYS: Final = ("item", "model", "turn")
@@ -191,10 +186,7 @@ def _agreement(context: Context, labels: pl.DataFrame) -> list[Table]:
         known = [k for pair, k in kappas.items() if set(pair) <= set(people) and not np.isnan(k)]
         lines.append(["people", "mean Cohen", float(np.mean(known)) if known else None, None])
         ratings = np.stack([given[name] for name in people], axis=1)
-        counts = rater_counts(ratings, (-1.0, 0.0, 1.0))
-        every = fleiss_kappa(counts, prompts, level)
-        n_rated = int((counts.sum(axis=1) >= 2).sum())
-        lines.append(["people", "Fleiss", measured(every), n_rated])
+        n_rated = int(((~np.isnan(ratings)).sum(axis=1) >= 2).sum())
         alpha = krippendorff_alpha(ratings, prompts, level)
         lines.append(["people", "Krippendorff's alpha", measured(alpha), n_rated])
     return [make_table("conflict.agreement", "Agreement of those who judged", _AGREEMENT, lines)]

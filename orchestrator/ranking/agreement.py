@@ -14,12 +14,9 @@ from orchestrator.ranking.preferences import decided, judged_rows, preferences
 from orchestrator.statistics.agreement import (
     METHOD,
     cohen_kappa,
-    fleiss_kappa,
     krippendorff_alpha,
-    rater_counts,
     raw_agreement,
 )
-from orchestrator.statistics.results import Estimate
 from orchestrator.tables import Cell, Table, make_table, measured, table_columns
 
 PAIR: Final = ("item", "turn", "model_a", "model_b")
@@ -28,7 +25,6 @@ _COLUMNS: Final = table_columns(
     "judge | with | pairs of answers: count | same verdict: percent",
     "Cohen's kappa: signed | alpha: signed",
 )
-_DECISIONS: Final = (-1.0, 0.0, 1.0)
 _NOTE: Final = (
     "verdicts are better, tied or worse; alpha is Krippendorff's, of these in this order; pairs of "
     "equal answers are excluded"
@@ -90,23 +86,18 @@ def agreement_table(
         alpha = krippendorff_alpha(both, prompts, confidence_level)
         cells = [measured(found) for found in (kappa, alpha)]
         lines.append([one, two, n, measured(same, with_n=True), *cells])
-    said = [_NOTE, *notes]
     if len(judges) > 2 and lines:
         ratings = np.stack([given[judge] for judge in judges], axis=1)
         n = int(((~np.isnan(ratings)).sum(axis=1) >= 2).sum())
         alpha = krippendorff_alpha(ratings, prompts, confidence_level)
         lines.append([f"all {len(judges)}", "", n, None, None, measured(alpha)])
-        by_all = ratings[~np.isnan(ratings).any(axis=1)]
-        of_all = prompts[~np.isnan(ratings).any(axis=1)]
-        fleiss = fleiss_kappa(rater_counts(by_all, _DECISIONS), of_all, confidence_level)
-        said.append(f"Fleiss' kappa of all {len(judges)}{_words(fleiss)}")
     return make_table(
         key,
         "Agreement of judges, pair by pair",
         _COLUMNS,
         lines,
         basis=f"kappa and alpha: {METHOD}",
-        notes=said,
+        notes=[_NOTE, *notes],
     )
 
 
@@ -115,12 +106,3 @@ def judges_agreement(source: Source, context: Context) -> list[Table]:
     rows = verdict_rows(context, source)
     table = agreement_table("judges.agreement", rows, context.confidence_level)
     return [table] if table.rows else []
-
-
-def _words(found: Estimate) -> str:
-    if np.isnan(found.value):
-        return f" is undefined: {found.undefined}"
-    ends = ""
-    if found.interval is not None:
-        ends = f" [{found.interval.low:+.3f}, {found.interval.high:+.3f}]"
-    return f": {found.value:+.3f}{ends}"

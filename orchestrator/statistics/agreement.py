@@ -71,34 +71,6 @@ def cohen_kappa(
     return _estimate(parts, parts[:, 1], _cohen, confidence_level)
 
 
-def fleiss_kappa(counts: Floats, prompts: Ints, confidence_level: float = 0.95) -> Estimate:
-    """Fleiss' kappa of any number of raters, which need not be the same for each item.
-
-    Items with fewer than two ratings say nothing of agreement and are left out. With the same
-    number of ratings everywhere it is Fleiss 1971, doi:10.1037/h0031619; otherwise agreement is
-    averaged over items and categories are pooled over ratings. Interval over prompts. `counts` have
-    shape (n, K): ratings of each item by category; `prompts` (n,).
-
-    Raises:
-        StatisticsError: If the shapes do not fit, or a count is negative or not finite.
-    """
-    if counts.ndim != 2 or prompts.shape != counts.shape[:1]:
-        raise StatisticsError(
-            f"shapes of counts {counts.shape} and prompts {prompts.shape} do not match"
-        )
-    if not np.all(np.isfinite(counts)) or np.any(counts < 0):
-        raise StatisticsError("counts of ratings must be finite and not negative")
-    raters = counts.sum(axis=1)
-    kept = raters >= 2
-    if not kept.any():
-        return Estimate(math.nan, None, 0, METHOD, "no item with two ratings")
-    table, n = counts[kept], raters[kept]
-    codes = codes_of(prompts[kept])
-    agreed = ((table**2).sum(axis=1) - n) / (n * (n - 1.0))
-    parts = sums_by_prompt(codes, (agreed, np.ones(n.size), *table.T))
-    return _estimate(parts, parts[:, 1], _fleiss, confidence_level)
-
-
 def krippendorff_alpha(ratings: Floats, prompts: Ints, confidence_level: float = 0.95) -> Estimate:
     """Krippendorff's ordinal alpha of any number of raters: 1 - observed / expected disagreement.
 
@@ -124,19 +96,6 @@ def krippendorff_alpha(ratings: Floats, prompts: Ints, confidence_level: float =
     codes = codes_of(prompts[kept])
     parts = sums_by_prompt(codes, _coincidences(ratings[kept]))
     return _estimate(parts, parts.sum(axis=1), _alpha, confidence_level)
-
-
-def rater_counts(ratings: Floats, categories: Sequence[float]) -> Floats:
-    """Ratings by category, as `fleiss_kappa` takes them: (n, R) codes to (n, K); nan is missing.
-
-    Raises:
-        StatisticsError: If a rating is not one of the categories.
-    """
-    hits = ratings[:, :, None] == np.asarray(categories, float)
-    if not np.all(hits.any(axis=2) | np.isnan(ratings)):
-        raise StatisticsError("a rating is not one of the categories")
-    result: Floats = hits.sum(axis=1).astype(np.float64)
-    return result
 
 
 def raw_agreement(
@@ -193,13 +152,9 @@ def _cohen(sums: Floats) -> Floats:
     n = np.maximum(sums[:, 1], 1.0)
     n_categories = (sums.shape[1] - 2) // 2
     one, two = sums[:, 2 : 2 + n_categories], sums[:, 2 + n_categories :]
-    return _beyond_chance(sums[:, 0] / n, (one * two).sum(axis=1) / n**2)
-
-
-def _fleiss(sums: Floats) -> Floats:
-    """Kappa from (agreement, items, ratings by category), shape (B, 2 + K)."""
-    shares = sums[:, 2:] / np.maximum(sums[:, 2:].sum(axis=1, keepdims=True), 1.0)
-    return _beyond_chance(sums[:, 0] / np.maximum(sums[:, 1], 1.0), (shares**2).sum(axis=1))
+    observed, expected = sums[:, 0] / n, (one * two).sum(axis=1) / n**2
+    defined = expected < 1.0 - 1e-12
+    return np.where(defined, (observed - expected) / np.where(defined, 1.0 - expected, 1.0), np.nan)
 
 
 def _coincidences(ratings: Floats) -> list[Floats]:
@@ -231,11 +186,6 @@ def _alpha(sums: Floats) -> Floats:
     defined = expected > 1e-12 * n
     observed = (matrices * distances).sum(axis=(1, 2))
     return np.where(defined, 1.0 - observed / np.where(defined, expected, 1.0), np.nan)
-
-
-def _beyond_chance(observed: Floats, expected: Floats) -> Floats:
-    defined = expected < 1.0 - 1e-12
-    return np.where(defined, (observed - expected) / np.where(defined, 1.0 - expected, 1.0), np.nan)
 
 
 def _concordance(x: Floats, y: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Means and shares of human labels, made more precise by a judge: PPI++; the worth of more labels.
+"""Means and shares of human labels, made more precise by a judge: PPI++.
 
 A few rows have a human label, all have a score of the judge. The judge's mean over all rows is
 precise but may be biased; the labels say by how much. The estimate is unbiased whatever the judge
@@ -22,8 +22,7 @@ of the normal quantile. lambda itself is by rows: clusters change its best value
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -265,72 +264,6 @@ def _unseen(residuals: Floats, prompts: Ints, tuning: float) -> float:
     codes = codes_of(prompts)
     sums = np.bincount(codes, (residuals + tuning) / width).astype(np.float64)
     return width**2 * unseen_variance(sums, np.bincount(codes).astype(np.float64))
-
-
-# Expected width of intervals by number of human labels, from the labels there are.
-#
-# With M rows and n labels the variance of PPI++ is R D(n) / n + S: R that of label minus slope
-# times score, S that of slope times the mean score over all rows, both measured over prompts.
-#
-#     D(n) = 1 + rho (n - 1) / (M - 1) * sum_p m_p (m_p - 1) / M
-#
-# is the design effect of n labels spread at random over the M rows of prompts with m_p rows each
-# (Kish 1965, *Survey Sampling*): more labels are more often of the same prompt. rho, the
-# correlation of rows of a prompt, is that of the judge's scores, since few labels share a prompt.
-
-
-def expected_reach(
-    data: Labelled, numbers: Sequence[int], confidence_level: float = 0.95
-) -> list[tuple[float, float]]:
-    """Half widths of Student's intervals for other numbers of labels of the same rows.
-
-    Numbers of labels are above 2. Returns for each half of the expected width, in units of the
-    label: with the judge's help, and of the labels alone; nan if unknown.
-    """
-    level = checked_level(confidence_level)
-    found, alone = corrected_mean(data), corrected_mean(data, tuning=0.0)
-    if alone.labelled.n <= MIN_PROMPTS:
-        return [(math.nan, math.nan)] * len(numbers)
-    n, total = alone.n_labels, alone.n_rows
-    # The weight of the mean over all rows that is the same estimate as lambda's over the others.
-    slope = found.tuning * total / max(total - n, 1)
-    apart = corrected_mean(replace(data, labels=data.labels - slope * data.scores), tuning=0.0)
-    every = corrected_mean(Labelled(data.scores, slope * data.scores, data.prompts), tuning=0.0)
-
-    rho = _within_prompts(data)
-
-    def reach(labelled: Corrected, number: int, rest: float, lost: int) -> float:
-        # Degrees of freedom grow with the labels as they are spread over prompts.
-        dof = max(labelled.labelled.dof * number / n - lost, 1.0)
-        factor = dof / (dof - 1.0) if lost and dof > 1.0 else 1.0
-        shared = (1.0 + (number - 1) * rho) / (1.0 + (n - 1) * rho)
-        variance = factor * shared * labelled.variance * n / number + rest
-        if variance <= 0.0:
-            return math.nan
-        return student.quantile(dof, level) * math.sqrt(variance)
-
-    return [
-        (
-            reach(apart, number, every.variance, int(found.tuning > 0)),
-            reach(alone, number, 0.0, 0),
-        )
-        for number in numbers
-    ]
-
-
-def _within_prompts(data: Labelled) -> float:
-    """Return what each further label adds to the design effect; at least 0."""
-    known = ~np.isnan(data.scores)
-    total = int(known.sum())
-    apart = data.scores[known] - data.scores[known].mean()
-    prompts = codes_of(data.prompts[known])
-    sizes = np.bincount(prompts).astype(np.float64)
-    pairs, squares = float(sizes @ (sizes - 1.0)), float(apart @ apart)
-    if total < 2 or pairs <= 0.0 or squares <= 0.0:
-        return 0.0
-    sums = np.bincount(prompts, apart)
-    rho = (float(sums @ sums) - squares) / pairs / (squares / total)
-    return max(rho, 0.0) * pairs / total / (total - 1)
 
 
 def worth(corrected: Corrected, alone: Corrected) -> float:

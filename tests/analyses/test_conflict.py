@@ -102,11 +102,9 @@ def test_over_people_the_mean_is_given_and_their_kappas(tmp_path):
     assert kappas["x, y"]["kappa or alpha"].value == pytest.approx(1.0)
     # 4 of 6 agree, all margins are one half: (2/3 - 1/2) / (1/2).
     assert kappas["x, z"]["kappa or alpha"].value == pytest.approx(1 / 3)
-    (fleiss,) = (line for line in lines(agreement) if line["statistic"] == "Fleiss")
-    # Mean agreement (4 * 1 + 2 * 1/3) / 6 over pairs of raters, margins one half.
-    assert fleiss["kappa or alpha"].value == pytest.approx((14 / 18 - 0.5) / 0.5)
     (alpha,) = (line for line in lines(agreement) if line["statistic"] == "Krippendorff's alpha")
-    # Of two categories: disagreement 1 - 14/18, by chance 9 * 9 * 2 / (18 * 17).
+    # Agreement of pairs of raters (4 * 1 + 2 * 1/3) / 6 = 14/18; of two categories, disagreement
+    # 1 - 14/18, by chance 9 * 9 * 2 / (18 * 17).
     assert alpha["kappa or alpha"].value == pytest.approx(1 - (4 / 18) / (162 / 306))
 
 

@@ -141,14 +141,6 @@ def test_labels_of_what_was_not_judged_are_counted(rated):
     assert "1 labels are of answers" in " ".join(summarise(config, context)[0].notes)
 
 
-def test_more_labels_are_expected_to_say_more(rated):
-    power = lines(summarise(*rated(n_labels=120)[:2])[2])
-    good = [line for line in power if line["model"] == "good"]
-    widths = [line["± corrected"] for line in good]
-    assert widths == sorted(widths, reverse=True)
-    assert all(line["± corrected"] < line["± labels alone"] for line in good)
-
-
 def test_an_empty_file_says_what_to_do(rated):
     config, context, _ = rated()
     write(Path(config.labels), ["i1,good,"], "item,model,label")

@@ -91,17 +91,6 @@ def test_the_curve_has_each_share_and_its_bounds(study):
             assert line["wrong labels, %"] <= line["upper bound, %"]
 
 
-def test_the_next_verdicts_have_no_label_and_are_drawn_from_all(study):
-    config, context, margin, _ = study()
-    told = set(pl.read_csv(config.labels)["item"])
-    drawn = lines(summarise(config, context)[2])
-    assert len(drawn) == 10
-    for line in drawn:
-        assert line["item"] not in told
-        assert line["margin"] == pytest.approx(margin[int(line["item"][1:])], abs=2e-6)
-    assert min(line["margin"] for line in drawn) < 0.4 < max(line["margin"] for line in drawn)
-
-
 def test_a_tie_on_one_side_is_half_wrong(study):
     config, context, *_ = study(label="tie")
     rows, (found,) = kept_verdicts(context, config)
@@ -188,7 +177,7 @@ def with_doubts(context, margin):
 def test_coverage_and_orders_are_doubts_of_their_own(study):
     config, context, margin, _ = study(risk=(0.1,), doubts=("coverage",))
     context = with_doubts(context, margin)
-    kept, curve, _ = summarise(config, context)
+    kept, curve = summarise(config, context)
     (line,) = lines(kept)
     assert line["by"] == "coverage"
     assert line["kept"] == pytest.approx((np.round(margin, 6) >= line["from"]).mean())
@@ -203,7 +192,7 @@ def test_coverage_and_orders_are_doubts_of_their_own(study):
 def test_of_several_doubts_each_has_its_part_of_the_error(study):
     config, context, margin, _ = study(risk=(0.1,), doubts=("orders", "margin", "margin"))
     context = with_doubts(context, margin)
-    kept, *curves, _ = summarise(config, context)
+    kept, *curves = summarise(config, context)
     assert [curve.key for curve in curves] == ["selective.curve.orders", "selective.curve"]
     (line,) = lines(kept)
     assert line["by"] == "margin"

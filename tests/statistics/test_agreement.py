@@ -12,29 +12,12 @@ from hypothesis import strategies as st
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.agreement import (
     cohen_kappa,
-    fleiss_kappa,
     krippendorff_alpha,
     ranking_agreement,
-    rater_counts,
     raw_agreement,
 )
 from orchestrator.statistics.resampling import Resampling
 
-FLEISS_1971 = np.array(
-    [
-        [0, 0, 0, 0, 14],
-        [0, 2, 6, 4, 2],
-        [0, 0, 3, 5, 6],
-        [0, 3, 9, 2, 0],
-        [2, 2, 8, 1, 1],
-        [7, 7, 0, 0, 0],
-        [3, 2, 6, 3, 0],
-        [2, 5, 3, 2, 2],
-        [6, 5, 2, 1, 0],
-        [0, 2, 2, 3, 7],
-    ],
-    dtype=float,
-)
 votes = st.lists(
     st.tuples(st.sampled_from([-1.0, 0.0, 1.0]), st.sampled_from([-1.0, 0.0, 1.0])),
     min_size=4,
@@ -44,10 +27,6 @@ votes = st.lists(
 
 def cohen(*values, **options):
     return cohen_kappa(*values, **options)
-
-
-def fleiss(*values, **options):
-    return fleiss_kappa(*values, **options)
 
 
 def rankings_compared(*values, **options):
@@ -74,10 +53,6 @@ def test_cohens_kappa_of_a_two_by_two_table():
     assert found.interval.contains(0.4)
 
 
-def test_fleiss_kappa_of_the_textbook_table():
-    assert fleiss(FLEISS_1971, np.arange(10)).value == pytest.approx(0.2099, abs=5e-5)
-
-
 @given(votes)
 @settings(max_examples=50)
 def test_kappas_do_not_depend_on_the_codes_or_on_who_comes_first(pair):
@@ -86,29 +61,6 @@ def test_kappas_do_not_depend_on_the_codes_or_on_who_comes_first(pair):
     found = cohen(one, two, alone(one))
     assert cohen(two, one, alone(one)).value == pytest.approx(found.value)
     assert cohen(5 - 2 * one, 5 - 2 * two, alone(one)).value == pytest.approx(found.value)
-
-
-@given(votes)
-@settings(max_examples=50)
-def test_fleiss_of_two_raters_is_scotts_pi(pair):
-    one, two = pair
-    assume(np.unique(pair).size > 1)
-    found = fleiss(rater_counts(pair.T, (-1.0, 0.0, 1.0)), alone(one))
-    shares = np.array([(pair == category).mean() for category in (-1.0, 0.0, 1.0)])
-    observed, expected = (one == two).mean(), (shares**2).sum()
-    assert found.value == pytest.approx((observed - expected) / (1 - expected))
-
-
-def test_items_with_one_rating_say_nothing():
-    more = np.vstack((FLEISS_1971, [[1, 0, 0, 0, 0]]))
-    assert fleiss(more, np.arange(11)) == fleiss(FLEISS_1971, np.arange(10))
-
-
-def test_repeated_items_of_a_prompt_add_no_certainty():
-    once = fleiss(FLEISS_1971, np.arange(10))
-    often = fleiss(np.repeat(FLEISS_1971, 3, axis=0), np.repeat(np.arange(10), 3))
-    assert often.interval.low == pytest.approx(once.interval.low)
-    assert often.n == 10
 
 
 @pytest.mark.parametrize(
@@ -129,17 +81,6 @@ def test_perfect_kappa_has_no_interval():
     found = cohen(ratings, ratings, alone(ratings))
     assert (found.value, found.interval) == (1.0, None)
     assert found.undefined
-
-
-@pytest.mark.parametrize("counts", [np.ones(3), -np.ones((3, 2)), np.full((3, 2), np.nan)])
-def test_what_are_no_counts_is_refused(counts):
-    with pytest.raises(StatisticsError):
-        fleiss(counts, np.arange(3))
-
-
-def test_unknown_category_is_refused():
-    with pytest.raises(StatisticsError):
-        rater_counts(np.array([[1.0, 2.0]]), (0.0, 1.0))
 
 
 def test_agreement_with_and_without_ties():
