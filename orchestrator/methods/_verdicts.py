@@ -68,30 +68,18 @@ def last_verdict(
     `ended` says that the text was not cut off.
     """
     owner = {form.strip(): at for at, label in enumerate(labels) for form in label.spellings}
-    found = _last_form(text, tuple(owner), begin, ended)
-    return None if found is None else (owner[found.group(1)], found.start(1))
-
-
-def _last_form(
-    text: str,
-    names: tuple[str, ...],
-    begin: int,
-    ended: bool,  # noqa: FBT001 (passed on)
-) -> re.Match[str] | None:
-    """The match of the spelling, its first group, that is the verdict."""
-    stop = len(text[begin:].rstrip(TAIL)) + begin
+    names, stop = tuple(owner), len(text[begin:].rstrip(TAIL)) + begin
+    found = None
     if not all(name.isalnum() for name in names):
         # The brackets of a label may be among what is stripped from the end.
-        return _settled(text, list(_with("(EITHER)", names).finditer(text, begin)), stop, ended)
-    if not ended:
-        return None
-    found = _with(_LAST, names).search(text, max(begin, stop - 64), stop)
-    if found is not None:
-        at = found.start()
-        refers = _REFERS.search(text, max(begin, at - _NEAR), at)
-        if refers is None and not denied(text, at):
-            return found
-    return _settled(text, list(_with(_ANNOUNCED, names).finditer(text, begin)), stop, ended)
+        found = _settled(text, list(_with("(EITHER)", names).finditer(text, begin)), stop, ended)
+    elif ended:
+        found = _with(_LAST, names).search(text, max(begin, stop - 64), stop)
+        at = -1 if found is None else found.start()
+        if at < 0 or _REFERS.search(text, max(begin, at - _NEAR), at) or denied(text, at):
+            announced = _with(_ANNOUNCED, names).finditer(text, begin)
+            found = _settled(text, list(announced), stop, ended)
+    return None if found is None else (owner[found.group(1)], found.start(1))
 
 
 def _settled(
