@@ -26,7 +26,7 @@ from orchestrator.runner.planning.similar_items import near_copies, text_of
 from orchestrator.scheduler.blocks import StoppingRule
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.means import clustered_mean
-from orchestrator.statistics.prompt_sums import PromptSums, summing, win_rates
+from orchestrator.statistics.prompt_sums import Pairs, PromptSums, win_rates
 from orchestrator.statistics.ratings import rate
 from orchestrator.statistics.sequential import OrderTest
 
@@ -82,12 +82,12 @@ def preferences(rng: np.random.Generator, clusters: Ints, qualities: Sequence[fl
 def summed(p: Floats, clusters: Ints, n_models: int) -> PromptSums:
     """Sums by cluster and pair."""
     first, second = np.triu_indices(n_models, 1)
-    return summing(
+    return Pairs(
         np.repeat(clusters, len(first)),
         np.tile(first, len(p)),
         np.tile(second, len(p)),
-        shape=(int(clusters.max()) + 1, n_models),
-    )(p.reshape(-1))
+        n_models,
+    ).summing()(p.reshape(-1))
 
 
 NAMES = ("rating, by item", "rating", "difference", "win rate", "mean")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry, to_elo
-from orchestrator.statistics.prompt_sums import PromptSums, summing, win_rates
+from orchestrator.statistics.prompt_sums import Pairs, PromptSums, win_rates
 from orchestrator.statistics.ratings import Ratings, rate
 
 MODELS = {
@@ -79,12 +79,12 @@ def summed(p: Floats, n_models: int) -> PromptSums:
     prompts = np.repeat(np.arange(len(p)), len(first))
     values = p.reshape(-1)
     kept = ~np.isnan(values)
-    return summing(
+    return Pairs(
         prompts[kept],
         np.tile(first, len(p))[kept],
         np.tile(second, len(p))[kept],
-        shape=(len(p), n_models),
-    )(values[kept])
+        n_models,
+    ).summing()(values[kept])
 
 
 @dataclasses.dataclass(frozen=True)

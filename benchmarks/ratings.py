@@ -22,7 +22,7 @@ from _page import machine, publish, version
 from numpy.typing import NDArray
 
 from orchestrator.statistics.bradley_terry import ELO_SCALE
-from orchestrator.statistics.prompt_sums import summing
+from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.ratings import rate
 
 N_MODELS = 30
@@ -52,7 +52,7 @@ def ours(n_prompts: int) -> dict[str, Any]:
     """Processor seconds, peak memory and ratings, measured in this process."""
     data = comparisons(n_prompts)
     before = time.process_time()
-    sums = summing(*data[:-1], shape=(n_prompts, N_MODELS))(data[-1])
+    sums = Pairs(*data[:-1], N_MODELS).summing()(data[-1])
     found = rate(
         sums,
         [str(i) for i in range(N_MODELS)],

@@ -17,7 +17,7 @@ from orchestrator.columns import PairColumns
 from orchestrator.contracts.context import Frames, role_slices, there
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.judgments import TIE, decisions
-from orchestrator.statistics.prompt_sums import PromptSums, summing
+from orchestrator.statistics.prompt_sums import Pairs, PromptSums
 from orchestrator.statistics.resampling import codes_of
 
 _NAMED: Final = ("category", "model_a", "model_b", "judge")
@@ -98,15 +98,15 @@ class Table:
 
     def by_item(self) -> PromptSums:
         """The judgments counted by item, instead of by cluster, and pair of models."""
-        shape = int(self.used["item"].max(initial=-1)) + 1, len(self.models)
-        sides = self.used["model_a"], self.used["model_b"]
-        return summing(self.used["item"], *sides, shape=shape)(np.zeros(self.n_judged))
+        return self._summed(self.used["item"], np.zeros(self.n_judged))
 
     def sums(self, wins: Floats) -> PromptSums:
         """Wins of `model_a`, shape (n,) in [0, 1], summed by cluster and pair of models."""
-        clusters, n_clusters = self.clusters()
+        return self._summed(self.clusters()[0], wins)
+
+    def _summed(self, prompts: Ints, wins: Floats) -> PromptSums:
         sides = self.used["model_a"], self.used["model_b"]
-        return summing(clusters, *sides, shape=(n_clusters, len(self.models)))(wins)
+        return Pairs(prompts, *sides, len(self.models)).summing()(wins)
 
     def floats(self, *columns: str) -> Floats:
         """Columns side by side: shape (n, columns)."""

@@ -39,9 +39,52 @@ class Pairs:
     n_models: int
 
     def summing(self) -> "Callable[[Floats], PromptSums]":
-        """Return what sums preferences for the first, in [0, 1], of shape (n,)."""
-        shape = int(self.prompts.max(initial=-1)) + 1, self.n_models
-        return summing(self.prompts, self.first, self.second, shape=shape)
+        """Return what sums by prompt and pair, whose cells are found once.
+
+        The function takes P(first beats second), shape (n,) in [0, 1], a tie as 0.5.
+
+        Raises:
+            StatisticsError: If a preference is outside [0, 1] or nan, or a model meets itself.
+        """
+        prompts, first, second, n_models = self.prompts, self.first, self.second, self.n_models
+        n_prompts, is_swapped = int(prompts.max(initial=-1)) + 1, first > second
+        if np.any(first == second):
+            raise StatisticsError("a model was compared with itself")
+        code = np.minimum(first, second).astype(np.int32)
+        code *= n_models
+        code += np.maximum(first, second)
+        # The pairs of models that met, and which of them each judgment is of.
+        pairs = np.flatnonzero(np.bincount(code, minlength=n_models * n_models))
+        column = np.zeros(n_models * n_models, dtype=np.int32)
+        column[pairs] = np.arange(len(pairs))
+        n_cells = n_prompts * len(pairs)
+        kind: type[np.signedinteger[Any]] = np.int32 if n_cells < 2**31 else np.int64
+        # In place, for the judgments of a large run are most of what an analysis holds.
+        at: Ints = prompts.astype(kind)
+        at *= len(pairs)
+        at += column[code]
+        del code
+        if n_cells <= _MOSTLY_FULL * len(at):
+            counts = np.bincount(at, minlength=n_cells)
+            cells: Ints = np.flatnonzero(counts).astype(kind)
+            at, counts = (np.cumsum(counts > 0, dtype=kind) - kind(1))[at], counts[cells]
+        else:
+            cells, at, counts = np.unique(at, return_inverse=True, return_counts=True)
+            at = at.reshape(-1)
+        ends, row = np.divmod(pairs, n_models), np.divmod(cells, max(len(pairs), 1))
+        n_judged = counts.astype(np.float64)
+
+        def summed(preference: Floats) -> PromptSums:
+            if preference.size and not (preference.min() >= 0.0 and preference.max() <= 1.0):
+                said = "preferences must be in [0, 1]; drop failed judgments"
+                raise StatisticsError(f"{said} instead of filling them in")
+            if is_swapped.any():
+                preference = np.where(is_swapped, 1.0 - preference, preference)
+            wins = np.bincount(at, preference, minlength=len(n_judged))
+            wins = wins.astype(np.float64, copy=False)
+            return PromptSums(*ends, *row, wins, n_judged, n_prompts, n_models)
+
+        return summed
 
 
 @dataclass(frozen=True)
@@ -131,58 +174,6 @@ class PromptSums:
         at = (self.prompt[inside], self.pair[inside] - begin)
         wins[at], counts[at] = self.wins[inside], self.counts[inside]
         return wins, counts
-
-
-def summing(
-    prompts: Ints, first: Ints, second: Ints, *, shape: tuple[int, int]
-) -> Callable[[Floats], PromptSums]:
-    """Return what sums judgments by prompt and pair, whose cells are found once.
-
-    All have shape (n,): `prompts` in [0, shape[0]), models in [0, shape[1]). The function takes
-    P(first beats second), shape (n,) in [0, 1], a tie as 0.5.
-
-    Raises:
-        StatisticsError: If a preference is outside [0, 1] or nan, or a model meets itself.
-    """
-    is_swapped = first > second
-    if np.any(first == second):
-        raise StatisticsError("a model was compared with itself")
-    n_prompts, n_models = shape
-    code = np.minimum(first, second).astype(np.int32)
-    code *= n_models
-    code += np.maximum(first, second)
-    # The pairs of models that met, and which of them each judgment is of.
-    pairs = np.flatnonzero(np.bincount(code, minlength=n_models * n_models))
-    column = np.zeros(n_models * n_models, dtype=np.int32)
-    column[pairs] = np.arange(len(pairs))
-    n_cells = n_prompts * len(pairs)
-    kind: type[np.signedinteger[Any]] = np.int32 if n_cells < 2**31 else np.int64
-    # In place, for the judgments of a large run are most of what an analysis holds.
-    at: Ints = prompts.astype(kind)
-    at *= len(pairs)
-    at += column[code]
-    del code
-    if n_cells <= _MOSTLY_FULL * len(at):
-        counts = np.bincount(at, minlength=n_cells)
-        cells: Ints = np.flatnonzero(counts).astype(kind)
-        at, counts = (np.cumsum(counts > 0, dtype=kind) - kind(1))[at], counts[cells]
-    else:
-        cells, at, counts = np.unique(at, return_inverse=True, return_counts=True)
-        at = at.reshape(-1)
-    ends, row = np.divmod(pairs, n_models), np.divmod(cells, max(len(pairs), 1))
-    n_judged = counts.astype(np.float64)
-
-    def summed(preference: Floats) -> PromptSums:
-        if preference.size and not (preference.min() >= 0.0 and preference.max() <= 1.0):
-            raise StatisticsError(
-                "preferences must be in [0, 1]; drop failed judgments instead of filling them in"
-            )
-        if is_swapped.any():
-            preference = np.where(is_swapped, 1.0 - preference, preference)
-        wins = np.bincount(at, preference, minlength=len(n_judged))
-        return PromptSums(*ends, *row, wins.astype(np.float64, copy=False), n_judged, *shape)
-
-    return summed
 
 
 def win_rates(sums: PromptSums, confidence_level: float) -> Shares:

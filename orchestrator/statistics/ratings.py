@@ -27,25 +27,10 @@ from orchestrator.statistics.bradley_terry import (
 from orchestrator.statistics.field import EQUAL, Field, field_of
 from orchestrator.statistics.multiple import adjusted
 from orchestrator.statistics.prompt_sums import PromptSums
-from orchestrator.statistics.results import Interval, checked_level, interval_or_none
+from orchestrator.statistics.results import Estimate, checked_level, interval_or_none
 from orchestrator.statistics.student import N_POWERS, factor_from_powers, from_powers
 
 METHOD: Final = "Bradley-Terry; intervals by Gaffke's test of bounded means over prompts"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Difference of two ratings, in Elo points.
-
-    Attributes:
-        value: Difference; may be infinite, or nan where the two cannot be compared.
-        interval: At its own level; None where there is none.
-        p_value: Two-sided, of no difference, not adjusted; nan where there is none.
-    """
-
-    value: float
-    interval: Interval | None
-    p_value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +71,8 @@ class Ratings:
     field: Field
     notes: tuple[str, ...]
 
-    def difference(self, first: int, second: int, level: float | None = None) -> Difference:
-        """Return `first` minus `second`.
+    def difference(self, first: int, second: int, level: float | None = None) -> Estimate:
+        """Return `first` minus `second`, in Elo points.
 
         Without a level, at that at which it says what is decided on all pairs.
         """
@@ -97,29 +82,25 @@ class Ratings:
 
     def differences(
         self, first: Ints, second: Ints, errors: Floats | None = None
-    ) -> list[Difference]:
-        """Return the differences of P pairs of models, `first` minus `second`.
+    ) -> list[Estimate]:
+        """Return the differences of P pairs of models, `first` minus `second`, in Elo points.
 
-        Indices of models have shape (P,); so have `errors`, one minus the level of each interval,
-        None for that at which it says what is decided on all pairs.
+        They may be infinite, or nan where two cannot be compared. Indices of models have shape
+        (P,); so have `errors`, one minus the level of each interval, None for that at which it says
+        what is decided on all pairs.
         """
         errors = self.errors[first, second] if errors is None else errors
         with np.errstate(invalid="ignore"):
             gaps = self.values[first] - self.values[second]
-        few = np.minimum(self.n_prompts[first], self.n_prompts[second]) < least_units(
-            1.0 - self.confidence_level
-        )
-        p_values = self.p_values[first, second]
-        known = np.flatnonzero(~np.isnan(p_values) & ~np.isnan(errors) & ~few)
+        n = np.minimum(self.n_prompts[first], self.n_prompts[second])
+        tested = ~np.isnan(self.p_values[first, second]) & ~np.isnan(errors)
+        known = np.flatnonzero(tested & (n >= least_units(1.0 - self.confidence_level)))
         low, high = np.full(gaps.shape, np.nan), np.full(gaps.shape, np.nan)
         low[known], high[known] = self.field.differences(first[known], second[known], errors[known])
+        columns = (gaps, ELO_SCALE * low, ELO_SCALE * high, 1.0 - errors, n)
         return [
-            Difference(
-                float(gap),
-                interval_or_none(ELO_SCALE * float(a), ELO_SCALE * float(b), 1.0 - float(error)),
-                float(p),
-            )
-            for gap, a, b, error, p in zip(gaps, low, high, errors, p_values, strict=True)
+            Estimate(gap, interval_or_none(a, b, level), n_prompts, METHOD)
+            for gap, a, b, level, n_prompts in zip(*(one.tolist() for one in columns), strict=True)
         ]
 
 

@@ -16,7 +16,7 @@ from orchestrator.ranking.cells import good_rows, numbered, packed
 from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.bradley_terry import fit_bradley_terry, to_elo
 from orchestrator.statistics.means import clustered_share
-from orchestrator.statistics.prompt_sums import PromptSums, summing
+from orchestrator.statistics.prompt_sums import Pairs, PromptSums
 from orchestrator.statistics.resampling import JACKKNIFE, jackknife_sums, mean_of_sums
 from orchestrator.tables import counted_words, measured
 
@@ -55,14 +55,13 @@ class Votes:
     @cached_property
     def sums(self) -> PromptSums:
         """The votes added up by cluster and pair."""
-        shape = (self.n_prompts, len(self.models))
-        return summing(self.prompts, self.first, self.second, shape=shape)(self.preference)
+        pairs = Pairs(self.prompts, self.first, self.second, len(self.models))
+        return pairs.summing()(self.preference)
 
     def win_matrix(self, kept: Bools) -> Floats:
         """Shape (M, M): wins of the row's model over the column's in the votes that are kept."""
         first, second, won = self.first[kept], self.second[kept], self.preference[kept]
-        shape = 1, len(self.models)
-        return summing(0 * first, first, second, shape=shape)(won).win_matrix
+        return Pairs(0 * first, first, second, len(self.models)).summing()(won).win_matrix
 
     def by_prompt(self, values: Floats, kept: Bools) -> tuple[Floats, Floats]:
         """Sums and numbers of values of the votes kept, by cluster: two of (n_prompts,)."""

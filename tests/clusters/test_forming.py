@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from orchestrator.columns import PairColumns
 from orchestrator.runner.session.progress import LiveRankings
-from orchestrator.statistics.prompt_sums import summing
+from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.ratings import Forming, rate
 from orchestrator.units import Plan
 from tests.core.fakes import Items, digest, make_part, method, nothing
@@ -29,7 +29,7 @@ def test_standings_are_those_of_the_whole_analysis_over_clusters(seed, n_prompts
         np.array(column) for column in zip(*judgments, strict=True)
     )
     clusters = cluster_of[prompts]
-    sums = summing(clusters, first, second, shape=(int(clusters.max()) + 1, len(NAMES)))(preference)
+    sums = Pairs(clusters, first, second, len(NAMES)).summing()(preference)
     whole = rate(sums, NAMES, confidence_level=0.95)
     widths = half_widths(whole)
     assert forming.n_clusters == len(np.unique(clusters))

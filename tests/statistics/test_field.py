@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from orchestrator.statistics.bounded_mean import intervals, p_values
 from orchestrator.statistics.bradley_terry import ELO_SCALE, fit_bradley_terry
 from orchestrator.statistics.field import field_of
-from orchestrator.statistics.prompt_sums import summing
+from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.ratings import rate
 
 
 def compared(preferences, kept=None):
     """Preferences of shape (n, pairs), of which those that are not kept are missing."""
-    n, n_pairs = preferences.shape
+    n_pairs = preferences.shape[1]
     n_models = round((1 + math.sqrt(1 + 8 * n_pairs)) / 2)
     first, second = np.triu_indices(n_models, 1)
     kept = np.ones(preferences.shape, bool) if kept is None else kept
     prompt, pair = np.nonzero(kept)
-    return summing(prompt, first[pair], second[pair], shape=(n, n_models))(preferences[kept])
+    return Pairs(prompt, first[pair], second[pair], n_models).summing()(preferences[kept])
 
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from orchestrator.statistics.bradley_terry import ELO_SCALE
 from orchestrator.statistics.field import influences
-from orchestrator.statistics.prompt_sums import summing
+from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.ratings import Forming, rate
 from orchestrator.statistics.student import degrees_of_freedom, quantile, variance_factor
 
@@ -48,7 +48,7 @@ def test_the_ratings_are_those_of_the_whole_analysis_with_student_s_widths(seed,
         np.array(column) for column in zip(*judgments, strict=True)
     )
     _, prompts = np.unique(prompts, return_inverse=True)
-    sums = summing(prompts, first, second, shape=(int(prompts.max()) + 1, len(NAMES)))(preference)
+    sums = Pairs(prompts, first, second, len(NAMES)).summing()(preference)
     whole = rate(sums, NAMES, confidence_level=0.95)
     widths = half_widths(whole)
     now = {one.model: one for one in formed(judgments).standings(0.95)}

@@ -15,7 +15,7 @@ from orchestrator.statistics.judgments import (
     summarise_coverage,
 )
 from orchestrator.statistics.means import clustered_share
-from orchestrator.statistics.prompt_sums import mean_preferences, summing, win_rates
+from orchestrator.statistics.prompt_sums import Pairs, mean_preferences, win_rates
 from orchestrator.statistics.results import Interval
 
 
@@ -26,7 +26,7 @@ def share(values, level=0.95):
 
 def sums(prompts, first, second, preference, shape):
     one, two, three = (np.asarray(column, np.int64) for column in (prompts, first, second))
-    return summing(one, two, three, shape=shape)(np.asarray(preference, float))
+    return Pairs(one, two, three, shape[1]).summing()(np.asarray(preference, float))
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=40))

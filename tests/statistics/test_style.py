@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
 from orchestrator.statistics.bradley_terry import ELO_SCALE, LEAST_OWN, StyledPairs, fit_style
-from orchestrator.statistics.prompt_sums import summing
 from orchestrator.statistics.ratings import rate
 
 MODELS = ("a", "b", "c")
@@ -73,7 +72,7 @@ def test_agrees_with_arena_hard_auto():
 def test_without_features_it_is_the_plain_rating():
     pairs = replace(drawn(), features=np.empty((120, 0)))
     fit = fitted(pairs)
-    sums = summing(pairs.prompts, pairs.first, pairs.second, shape=(40, 3))(pairs.preference)
+    sums = pairs.summing()(pairs.preference)
     plain = rate(sums, MODELS, confidence_level=0.95)
     assert 1000 + ELO_SCALE * fit.strengths == pytest.approx(plain.values, abs=1e-6)
     # Its interval is Student's, that of a plain rating a test of a bounded mean: near, and longer.
