@@ -166,21 +166,19 @@ _BIAS: Final = table_columns(
     "family | models: count | votes of its family: percent | votes of others: percent",
     "difference: signed",
 )
-_AGREEMENT: Final = table_columns("judges | same vote: percent | pairs: count")
 _LEFT_OUT: Final = table_columns(
     "model | family | rating: rating | without votes of its family: rating", "change: signed 1"
 )
 
 
 def family_tables(context: Context, votes: Votes, named: Mapping[str, str]) -> list[Table]:
-    """Bias, agreement and ratings without kin; [] where no two models are of one family."""
+    """Bias, and ratings without kin; [] where no two models are of one family."""
     families = [named.get(model, model) for model in votes.models]
     if len(set(families)) == len(families):
         return []
     names, code = np.unique(families, return_inverse=True)
     return [
         _bias(context, votes, names.tolist(), code),
-        _agreement(context, votes, code),
         _left_out(votes, families, code),
     ]
 
@@ -227,38 +225,6 @@ def _difference(parts: Floats, confidence_level: float) -> Measured:
     )
     sizes = parts[:, 1::2].sum(axis=1)
     return measured(found.estimate(JACKKNIFE, sizes, confidence_level), with_n=True)
-
-
-def _agreement(context: Context, votes: Votes, code: Ints) -> Table:
-    """Tabulate the share of pairs of answers on which two judges give the same vote."""
-    kin = code[:, None] == code[None, :]
-    # Pairs of answers on which two judges vote alike, and both vote: shape (n_prompts, M, M)
-    n_models = len(votes.models)
-    n_pairs = int(votes.row.max()) + 1
-    table = np.full((n_pairs, n_models), np.nan)
-    table[votes.row, votes.judge] = votes.preference
-    prompt_of = np.zeros(n_pairs, np.int64)
-    prompt_of[votes.row] = votes.prompts
-    agree = np.zeros((votes.n_prompts, n_models, n_models))
-    both = np.zeros_like(agree)
-    order = np.argsort(prompt_of, kind="stable")
-    for of_prompt in np.split(order, np.flatnonzero(np.diff(prompt_of[order])) + 1):
-        prompt, given = prompt_of[of_prompt[0]], table[of_prompt]
-        known = (~np.isnan(given)).astype(np.float64)
-        both[prompt] = known.T @ known
-        for vote in (0.0, 0.5, 1.0):
-            alike = (given == vote).astype(np.float64)
-            agree[prompt] += alike.T @ alike
-    upper = np.triu(np.ones_like(kin), 1).astype(np.bool_)
-    rows: list[list[Cell]] = []
-    for words, chosen in (("of one family", kin & upper), ("of two families", ~kin & upper)):
-        same, n = agree[:, chosen].sum(axis=1), both[:, chosen].sum(axis=1)
-        share = clustered_share(same, n, context.confidence_level)
-        rows.append([words, measured(share, with_n=True), int(n.sum())])
-    notes = [
-        "a tie counts as a vote; intervals: Gaffke's test of a bounded mean, clustered by prompt"
-    ]
-    return make_table("peer_elo.agreement", "Agreement of judges", _AGREEMENT, rows, notes=notes)
 
 
 def _left_out(votes: Votes, families: Sequence[str], code: Ints) -> Table:

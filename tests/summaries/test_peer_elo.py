@@ -199,23 +199,11 @@ def test_kin_that_vote_for_each_other_are_seen_and_rated_without_their_votes(tab
     change = dict(zip(column(table, "model"), column(table, "change"), strict=True))
     assert change["c"] < 0
     assert change["d"] < 0
-    agree, _ = column(tables["peer_elo.agreement"], "same vote")
-    assert agree.n == N_ITEMS
 
 
 def test_strangers_have_no_table_of_kin(tables_of):
     assert "peer_elo.families" not in tables_of(rows_of())
     assert "peer_elo.families" not in tables_of(rows_of(), families={"a": "x", "b": "y"})
-
-
-def test_judges_of_one_family_agree_by_hand(tables_of):
-    # c and d both vote on (a, b) only: they agree where the two votes are the same.
-    rows = rows_of()
-    on_ab = [row["votes"] for row in rows if (row["model_a"], row["model_b"]) == ("a", "b")]
-    expected = np.mean([one == other for one, other in on_ab])
-    tables = tables_of(rows, families={"c": "x", "d": "x"})
-    (within, _) = column(tables["peer_elo.agreement"], "same vote")
-    assert within.value == pytest.approx(expected)
 
 
 def test_the_others_by_their_nearness_to_the_top_model(tables_of):
