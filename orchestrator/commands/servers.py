@@ -47,7 +47,6 @@ from orchestrator.runner.servers.connections import key_in
 from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.launched import Launched
-from orchestrator.runner.servers.placement import find_places
 from orchestrator.runner.servers.registry import Kept, ServerRegistry
 from orchestrator.runner.servers.slurm import On, answer, carriers, places_on
 from orchestrator.serving import LaunchKind, ServeOptions
@@ -179,7 +178,7 @@ async def probe_recipe(prepared: Prepared) -> list[Probed]:
         if prepared.models[name].answers is None and prepared.models[name].base_url != LOCAL
     ]
     needs = needs_of(prepared.plan.parts)
-    placed = find_places(prepared)
+    placed = places_on(prepared, "local")
     with tempfile.TemporaryDirectory(prefix="orchestrator-probe-") as folder:
         logs = Path(folder)
         with Store.open(logs / STORE_NAME) as store:

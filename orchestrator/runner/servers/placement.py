@@ -1,11 +1,10 @@
 """Recipe and machine to servers in their places, and which of them can be asked now."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from orchestrator.errors import UsageError
 from orchestrator.placement import (
     GIB,
     Demand,
@@ -22,9 +21,9 @@ from orchestrator.recipe.schema import ModelSpec
 from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.launched import PlacedServer, grouped
-from orchestrator.runner.servers.machine import inventory
 from orchestrator.serving import ServedModel
-from orchestrator.units import Plan
+
+_log = logging.getLogger(__name__)
 
 # Waves: which models can be asked now, where not all servers run at the same time.
 #
@@ -34,8 +33,8 @@ from orchestrator.units import Plan
 # what was planned on it gets other places. Pure: nothing is started or ended here.
 
 
-class Loss:
-    """Changes of a plan whose node is lost, as they are found.
+class Loss(msgspec.Struct):
+    """Changes of a plan whose node is lost.
 
     Attributes:
         node: That is lost.
@@ -45,63 +44,20 @@ class Loss:
         without_room: By name, why a server fits on no node that is left; it keeps its place.
     """
 
-    def __init__(self, node: str) -> None:
-        self.node = node
-        self.moved: dict[str, tuple[Share, ...]] = {}
-        self.waiting: tuple[str, ...] = ()
-        self.without_room: dict[str, str] = {}
+    node: str
+    moved: dict[str, tuple[Share, ...]] = {}
+    waiting: tuple[str, ...] = ()
+    without_room: dict[str, str] = {}
 
-    def is_planned_there(self, server: PlacedServer) -> bool:
-        """Return True if any process of a server was to run on the node."""
-        return any(self.node in share.nodes for share in server.shares)
+    def kept(self, server: PlacedServer) -> list[Share]:
+        """Return the places of a server's processes on other nodes."""
+        return [one for one in server.shares if one.node and self.node not in one.nodes]
 
-    def has_lost_all(self, server: PlacedServer) -> bool:
-        """Return True if all processes of a server were to run on the node."""
-        shares = [share for share in server.shares if share.node]
-        return bool(shares) and all(self.node in share.nodes for share in shares)
-
-    def placed_anew(
-        self, servers: Sequence[PlacedServer], inventory: Inventory
-    ) -> list[list[PlacedServer]]:
-        """Return waves of servers; one that fits nowhere has a wave of its own, as it was."""
-        by_name = {server.name: server for server in servers}
-        found = place(list(map(_demand, servers)), inventory)
-        waves = [
-            [self.placed_at(by_name[name], shares) for name, shares in wave.items()]
-            for wave in found.waves
-        ]
-        self.without_room.update(found.impossible)
-        waves += [[by_name[name]] for name in found.impossible]
-        return waves
-
-    def placed_at(self, server: PlacedServer, shares: Sequence[Share]) -> PlacedServer:
-        """Return a server with new places for all its processes."""
+    def moves(self, server: PlacedServer, shares: Sequence[Share]) -> PlacedServer:
+        """Return a server with new places for as many of its processes as there are any."""
         n_missing = len(server.shares) - len(shares)
-        return self._changed(server, (*shares, *[Share()] * n_missing))
-
-    def mended(
-        self, server: PlacedServer, taken: list[Share], inventory: Inventory
-    ) -> PlacedServer:
-        """Return a server with new places, as far as there are any, for the processes it lost.
-
-        Shares that are found here are added to `taken`; `inventory` are the nodes that are left.
-        """
-        if not self.is_planned_there(server):
-            return server
-        shares = []
-        for share in server.shares:
-            found = share
-            if self.node in share.nodes:
-                demand = Demand(server.name, size=share.size)
-                waves = place([demand], beside(taken, inventory)).waves
-                found = waves[0][server.name][0] if waves else Share()
-                taken.append(found)
-            shares.append(found)
-        return self._changed(server, tuple(shares))
-
-    def _changed(self, server: PlacedServer, shares: tuple[Share, ...]) -> PlacedServer:
-        self.moved[server.name] = shares
-        return msgspec.structs.replace(server, shares=shares)
+        self.moved[server.name] = (*shares, *[Share()] * n_missing)
+        return msgspec.structs.replace(server, shares=self.moved[server.name])
 
 
 class Waves:
@@ -141,12 +97,6 @@ class Waves:
     def models(self) -> tuple[str, ...]:
         """Models of the servers that may run now."""
         return tuple(model for server in self._present for model in server.models)
-
-    def words(self) -> tuple[str, ...]:
-        """Return a line for each wave, with the places of its servers."""
-        n = len(self._waves)
-        numbered = enumerate(self._waves, 1)
-        return tuple(f"wave {at} of {n}: {'; '.join(map(_server, wave))}" for at, wave in numbered)
 
     def turn(
         self, waits_for: Callable[[str], bool], dead: Collection[str] = ()
@@ -188,74 +138,80 @@ class Waves:
         left = tuple(one for one in self._inventory.nodes if one.name != node)
         if len(left) in (0, len(self._inventory.nodes)):
             return None
+        _log.warning("node %s is out of reach, so its servers are planned anew", node)
         self._inventory = msgspec.structs.replace(self._inventory, nodes=left)
-        before, loss = self._present, Loss(node)
+        before, loss, now = self._present, Loss(node), self._now
         waves: list[list[PlacedServer]] = []
-        here: list[PlacedServer] = []
-        now = self._now
+        stays = {server.name for server in before if loss.kept(server)}
         for number, wave in enumerate(self._waves):
             if number == self._now:
-                here, *later = self._divided(wave, loss)
+                lost = [one for one in wave if not loss.kept(one)]
+                here, later = self._divided(wave, lost, before, loss)
                 # Where nothing is left of it, the next wave is the first of those that follow.
                 now = len(waves) if here else len(waves) - 1
-                waves += [here, *later] if here else later
-            elif any(loss.is_planned_there(server) for server in wave):
-                waves += loss.placed_anew(wave, self._inventory)
+                # Those that stay from another wave go on where they run.
+                stays |= {server.name for server in here}
             else:
-                waves.append(wave)
-        # Those that stay from another wave go on where they run.
-        stays = {server.name for server in here}
-        stays |= {server.name for server in before if not loss.has_lost_all(server)}
+                is_hit = any(node in share.nodes for one in wave for share in one.shares)
+                here, later = self._divided(wave, wave if is_hit else (), (), loss)
+            waves += [here, *later] if here else later
         found = {server.name: server for wave in waves for server in wave}
         self._waves, self._now = waves, now
         self._present = [found[server.name] for server in before if server.name in stays]
         waiting = [server for server in before if server.name not in stays]
         self.absent |= {model for server in waiting for model in server.models}
         loss.waiting = tuple(server.name for server in waiting)
+        for line in _words(waves):
+            _log.info("%s", line)
+        for name, why in loss.without_room.items():
+            _log.warning("no node that is left has room for the server of %r: %s", name, why)
         return loss
 
-    def _divided(self, wave: Sequence[PlacedServer], loss: Loss) -> list[list[PlacedServer]]:
-        """Return the servers that can stay in the current wave, and waves of those that can't."""
-        lost = [server for server in wave if loss.has_lost_all(server)]
-        others = {one.name: one for one in (*wave, *self._present) if one not in lost}
-        taken = [share for one in others.values() for share in one.shares if share.node]
-        taken = [share for share in taken if loss.node not in share.nodes]
-        room = beside(taken, self._inventory)
-        fitting: Mapping[str, tuple[Share, ...]] = {}
+    def _divided(
+        self,
+        wave: Sequence[PlacedServer],
+        lost: Sequence[PlacedServer],
+        running: Sequence[PlacedServer],
+        loss: Loss,
+    ) -> tuple[list[PlacedServer], list[list[PlacedServer]]]:
+        """Return the servers of a wave with room beside those that go on, and waves of the rest.
+
+        Of a wave `lost` are the servers to be placed as a whole; others get new places, as far as
+        there are any, for single processes.
+        """
+        by_name = {server.name: server for server in lost}
+        others = {one.name: one for one in (*wave, *running) if one not in lost}
+        taken = [share for one in others.values() for share in loss.kept(one)]
+        room, here = beside(taken, self._inventory), list[PlacedServer]()
         if room.max_servers != 0:
-            fitting = next(iter(place(list(map(_demand, lost)), room).waves), {})
-        here = [loss.placed_at(one, fitting[one.name]) for one in lost if one.name in fitting]
-        taken += [share for one in here for share in one.shares]
-        here += [loss.mended(one, taken, self._inventory) for one in wave if one not in lost]
-        left = [one for one in lost if one.name not in fitting]
-        later = loss.placed_anew(left, self._inventory)
+            for name, shares in next(iter(place(list(map(_demand, lost)), room).waves), {}).items():
+                here.append(loss.moves(by_name.pop(name), shares))
+                taken += shares
+        for server in wave:
+            if server in lost or not any(loss.node in share.nodes for share in server.shares):
+                here += [server] if server not in lost else []
+                continue
+            anew = list(server.shares)
+            for at, share in enumerate(anew):
+                if loss.node in share.nodes:
+                    demand = Demand(server.name, size=share.size)
+                    found = place([demand], beside(taken, self._inventory)).waves
+                    anew[at] = found[0][server.name][0] if found else Share()
+                    taken.append(anew[at])
+            here.append(loss.moves(server, anew))
+        rest = place(list(map(_demand, by_name.values())), self._inventory)
+        loss.without_room.update(rest.impossible)
+        later = [
+            *([loss.moves(by_name[name], at) for name, at in one.items()] for one in rest.waves),
+            *([by_name[name]] for name in rest.impossible),
+        ]
         # Nothing has to end before the first of them can begin.
-        return [here, *later] if here or others else later
+        return (here, later) if here or others or not later else (later[0], later[1:])
 
 
 def _demand(server: PlacedServer) -> Demand:
     size = next(share.size for share in server.shares if share.node)
     return Demand(server.name, replicas=len(server.shares), size=size)
-
-
-_log = logging.getLogger(__name__)
-
-
-def plan_anew(waves: Waves, node: str, move: Callable[[Loss], None]) -> bool:
-    """Plan anew what was to run on a node that is out of reach; return whether anything changed.
-
-    `move` has servers start at their new places.
-    """
-    loss = waves.lose(node)
-    if loss is None:
-        return False
-    _log.warning("node %s is out of reach, so its servers are planned anew", node)
-    for line in waves.words():
-        _log.info("%s", line)
-    for name, why in loss.without_room.items():
-        _log.warning("no node that is left has room for the server of %r: %s", name, why)
-    move(loss)
-    return True
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -300,15 +256,19 @@ class Placed(msgspec.Struct, frozen=True):
         lines = [gpus or "no GPU"] if on_gpus else []
         if nodes:
             lines.append(f"nodes: {_nodes(nodes)}")
-        for number, wave in enumerate(self.waves, 1):
-            head = f"wave {number} of {len(self.waves)}: " if len(self.waves) > 1 else "servers: "
-            lines.append(head + "; ".join(map(_server, wave)))
-        return (*lines, *missing)
+        return (*lines, *_words(self.waves), *missing)
 
     def log(self) -> None:
         """Write the same lines to the log of the run."""
         for line in self.words():
             _log.info("%s", line)
+
+
+def _words(waves: Sequence[Sequence[PlacedServer]]) -> Iterator[str]:
+    """Yield a line for each wave, with the places of its servers."""
+    for number, wave in enumerate(waves, 1):
+        head = f"wave {number} of {len(waves)}: " if len(waves) > 1 else "servers: "
+        yield head + "; ".join(map(_server, wave))
 
 
 def _nodes(nodes: Sequence[Node]) -> str:
@@ -335,49 +295,21 @@ def _server(server: PlacedServer) -> str:
     return f"{names} ({' and '.join(where)})" if where else names
 
 
-def find_places(prepared: Prepared, *, all_fit: bool = True) -> Placed:
-    """Places on this machine for the servers that a run launches.
-
-    Unless `all_fit`, a server that fits nowhere is named in the result.
-
-    Raises:
-        UsageError: If a server fits nowhere, with what it would need.
-        LaunchError: If its weights can't be read.
-    """
-    placed = place_servers(
-        prepared.plan,
-        [prepared.models[name] for name in prepared.identities],
-        inventory(prepared.recipe.settings.resources),
-        allow_code=prepared.allow_code,
-    )
-    if all_fit and placed.without_room:
-        raise UsageError("\n".join(["not enough memory on this machine for", *placed.without_room]))
-    if all_fit:
-        placed.log()
-    return placed
-
-
-def place_servers(
-    plan: Plan,
-    specs: Sequence[ModelSpec],
-    inventory: Inventory,
-    *,
-    allow_code: bool = False,
-    size_of: Callable[[tuple[str, ...]], Size] = lambda _: Size(1),
-) -> Placed:
-    """Find places for the servers that a run launches.
-
-    `size_of` gives what a server of these models takes of a node of a cluster.
+def placed(prepared: Prepared, inventory: Inventory) -> Placed:
+    """Return the servers that a run launches, in their places in an inventory.
 
     Raises:
         LaunchError: If the weights of a server can't be read.
     """
+    plan, allow_code = prepared.plan, prepared.allow_code
+    cluster = prepared.recipe.settings.cluster
+    specs = (prepared.models[name] for name in prepared.identities)
     launched = {spec.name: spec for spec in specs if spec.server is not None}
     # Models that only judge wait for answers.
     gates = {one.judge or one.models[-1] for _, one in plan.combinations}
     depths = {gate: int(gate not in plan.free_gates) for gate in gates}
 
-    def placed(groups: Sequence[tuple[str, ...]]) -> Placement:
+    def place_all(groups: Sequence[tuple[str, ...]]) -> Placement:
         demands = []
         for models in groups:
             served = [launched[name] for name in models]
@@ -387,12 +319,13 @@ def place_servers(
                 weights = tuple(ServedModel(spec.name, spec.weights or "") for spec in served)
                 need = launch_of(served[0], allow_code=allow_code).footprint(weights)
             depth = min(depths.get(name, 0) for name in models)
-            n_replicas = _replicas(models, launched)
-            demands.append(Demand(models[0], need, depth, n_replicas, size_of(models)))
+            own = cluster.size(models)
+            size = Size(own.cpus, own.gpus, own.memory_bytes() or None, own.nodes or 1)
+            demands.append(Demand(models[0], need, depth, _replicas(models, launched), size))
         return place(demands, inventory)
 
     groups = grouped(list(launched.values()), allow_code=allow_code)
-    placement = placed(groups)
+    placement = place_all(groups)
     # Models that share a process for which there is no room; alone each may have some
     names = placement.impossible.keys()
     apart = frozenset(
@@ -400,7 +333,7 @@ def place_servers(
     )
     if apart:
         groups = grouped(list(launched.values()), apart=apart, allow_code=allow_code)
-        placement = placed(groups)
+        placement = place_all(groups)
     models = {group[0]: group for group in groups}
     waves = [
         tuple(

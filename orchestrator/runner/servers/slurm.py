@@ -23,11 +23,8 @@ from orchestrator.records import Failure
 from orchestrator.runner.models.identity import launch_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.launched import CarrierOf
-from orchestrator.runner.servers.placement import (
-    Placed,
-    find_places,
-    place_servers,
-)
+from orchestrator.runner.servers.machine import inventory
+from orchestrator.runner.servers.placement import Placed, placed
 from orchestrator.runner.servers.ray import RayActor, address_of, nodes_of, ray_actors, set_up
 from orchestrator.serving import Carrier
 
@@ -333,22 +330,20 @@ def check(prepared: Prepared, on: On = "slurm", *, keep_servers: bool = False) -
 
 
 def places_on(prepared: Prepared, on: On) -> Placed:
-    """Return the servers of a run on the nodes of this job, in waves if not all fit together.
+    """Return the servers of a run on this machine or the nodes of this job, in waves if need be.
 
-    Of this machine it is `find_places`. On Ray the nodes are those that are there now. In jobs of
-    their own, and where Ray adds nodes, the cluster places them, and none waits for a wave.
+    On Ray the nodes are those that are there now. In jobs of their own, and where Ray adds nodes,
+    the cluster places them, and none waits for a wave.
 
     Raises:
-        UsageError: If a server fits on no node.
+        UsageError: If a server fits nowhere, with what it would need.
         LaunchError: If its weights can't be read.
     """
     settings = prepared.recipe.settings
     cluster, n_most = settings.cluster, settings.resources.max_servers
     if are_shared(prepared):
         return placed(prepared, Inventory())
-    if on == "local":
-        return find_places(prepared)
-    job = os.environ.get("SLURM_JOB_ID")
+    job, hint = os.environ.get("SLURM_JOB_ID"), ""
     nodes: tuple[Node, ...] = ()
     if on == "slurm" and job and not has_jobs(cluster):
         # Of the element that has the number of its array, Slurm tells of all elements.
@@ -356,13 +351,12 @@ def places_on(prepared: Prepared, on: On) -> Placed:
         nodes = nodes_of_job(f"{array}_{task}" if array and task else job)
     elif on == "slurm":
         see_that_all_fit(prepared)
-    elif not cluster.autoscaling:
-        nodes = nodes_of(address_of(cluster))
-    found = placed(prepared, Inventory((), n_most, nodes))
-    if found.without_room and on == "ray":
-        hint = "if it adds nodes when servers wait for them, set cluster.autoscaling: true"
-        _refuse(found, "Ray cluster", hint)
-    _refuse(found, "job")
+    elif on == "ray":
+        nodes = () if cluster.autoscaling else nodes_of(address_of(cluster))
+        hint = "\nif it adds nodes when servers wait for them, set cluster.autoscaling: true"
+    there = inventory(settings.resources) if on == "local" else Inventory((), n_most, nodes)
+    found = placed(prepared, there)
+    _refuse(found, {"local": "machine", "slurm": "job", "ray": "Ray cluster"}[on], hint)
     found.log()
     return found
 
@@ -379,23 +373,11 @@ def see_that_all_fit(prepared: Prepared) -> None:
         _refuse(placed(prepared, Inventory(nodes=nodes)), "partition")
 
 
-def placed(prepared: Prepared, inventory: Inventory) -> Placed:
-    """Return the servers of a run on the nodes of an inventory, in waves."""
-    cluster = prepared.recipe.settings.cluster
-
-    def size(models: tuple[str, ...]) -> Size:
-        found = cluster.size(models)
-        return Size(found.cpus, found.gpus, found.memory_bytes() or None, found.nodes or 1)
-
-    specs = [prepared.models[name] for name in prepared.identities]
-    allowed = prepared.allow_code
-    return place_servers(prepared.plan, specs, inventory, allow_code=allowed, size_of=size)
-
-
-def _refuse(placed: Placed, where: str, *hint: str) -> None:
+def _refuse(placed: Placed, where: str, hint: str = "") -> None:
     if placed.without_room:
-        lines = [f"no node of the {where} has room for", *placed.without_room, *hint]
-        raise UsageError("\n".join(lines))
+        here = "not enough memory on this machine for"
+        head = here if where == "machine" else f"no node of the {where} has room for"
+        raise UsageError("\n".join([head, *placed.without_room]) + hint)
 
 
 def commands(prepared: Prepared, on: On = "slurm") -> tuple[str, ...]:
@@ -407,11 +389,11 @@ def commands(prepared: Prepared, on: On = "slurm") -> tuple[str, ...]:
     if are_shared(prepared):
         return ("servers: those that `orchestrator servers start` keeps on a cluster",)
     if on == "local":
-        return find_places(prepared, all_fit=False).words()
+        return placed(prepared, inventory(prepared.recipe.settings.resources)).words()
     check(prepared, on)
-    placed = places_on(prepared, on)
-    lines = [*placed.words()]
-    for server in placed.servers:
+    found = places_on(prepared, on)
+    lines = [*found.words()]
+    for server in found.servers:
         for name, share, n_times in _processes(server.name, server.shares):
             others = server.models[1:] if name == server.name else ()
             count = f" ({n_times} times)" if n_times > 1 else ""

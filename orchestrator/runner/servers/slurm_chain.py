@@ -18,13 +18,13 @@ from orchestrator.errors import UsageError
 from orchestrator.placement import Inventory, Node, Size
 from orchestrator.recipe.settings import SHARED, Cluster, ServerSize, minutes
 from orchestrator.runner.planning.prepare import Prepared
+from orchestrator.runner.servers.placement import placed
 from orchestrator.runner.servers.slurm import (
     MIB,
     answer,
     are_shared,
     nodes_of_partition,
     options_of,
-    placed,
 )
 
 HANDS_ON: Final = "ORCHESTRATOR_HANDS_ON"

@@ -28,7 +28,7 @@ from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.health import Loads
-from orchestrator.runner.servers.placement import Waves, plan_anew
+from orchestrator.runner.servers.placement import Waves
 from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.runner.session.opening import Opened, positions_left
 from orchestrator.runner.session.progress import Ints, LiveRankings, Stages, models_progress
@@ -356,7 +356,8 @@ class Session(Listener):
     def lost(self, node: str) -> None:
         """Plan anew what was to run on a node of a cluster that is out of reach."""
         waves = self._all_waves
-        if waves is not None and plan_anew(waves, node, self._fleet.move):
+        if waves is not None and (loss := waves.lose(node)) is not None:
+            self._fleet.move(loss)
             self._driver.absent = self._window.absent = waves.absent
             self.scheduler.soon(self._pump)
 

@@ -21,7 +21,8 @@ from orchestrator.records import Choice, Generation
 from orchestrator.runner.planning.counts import count_plan, count_prepared
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.similar_items import notes_on_items
-from orchestrator.runner.servers.placement import find_places
+from orchestrator.runner.servers.machine import inventory
+from orchestrator.runner.servers.placement import placed
 
 # Beyond what was multiplied: a logarithm, and rounding of small numbers.
 SLACK = 1.3
@@ -81,7 +82,7 @@ def counted(folder, **size) -> tuple[int, int, int]:
 
     def count() -> None:
         notes_on_items(prepared)
-        find_places(prepared, all_fit=False)
+        placed(prepared, inventory(prepared.recipe.settings.resources))
         count_prepared(prepared, None, None, exact=False)
 
     count()  # imports

@@ -15,7 +15,7 @@ from orchestrator.recipe.schema import Resources
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.servers.launched import launched_servers
 from orchestrator.runner.servers.machine import inventory, visible
-from orchestrator.runner.servers.placement import find_places
+from orchestrator.runner.servers.placement import placed
 
 GPUS = [("GPU-aa", Gpu("0", "made", 10, 9)), ("GPU-bb", Gpu("1", "made", 20, 19))]
 
@@ -123,11 +123,11 @@ def test_replicas_take_a_gpu_each_and_the_plan_says_which(tmp_path):
     models = {**three(), "novice": {**bundled("novice"), "replicas": 4}}
     path = recipe(tmp_path, {"gpus": [24, 24, 24, 24]}, models)
     loaded = prepare(load(path))
-    placed = find_places(loaded, all_fit=False)
+    places = placed(loaded, inventory(loaded.recipe.settings.resources))
     found = launched_servers(
         list(loaded.models.values()),
         lambda name: tmp_path / name,
-        placed=placed.servers,
+        placed=places.servers,
         allow_code=False,
     )
     assert [server.name for server in found["novice"]] == [
@@ -138,7 +138,7 @@ def test_replicas_take_a_gpu_each_and_the_plan_says_which(tmp_path):
         for server in found["novice"]
     ]
     assert sorted(shown) == ["0", "1", "2", "3"]
-    (line,) = (line for line in placed.words() if line.startswith("servers: novice"))
+    (line,) = (line for line in places.words() if line.startswith("servers: novice"))
     assert all(f"GPU {number}, " in line for number in range(4))
 
 

@@ -370,7 +370,6 @@ def test_a_server_that_loses_one_of_its_nodes_is_placed_anew_as_a_whole():
     size = Size(1, 2, nodes=2)
     big = PlacedServer("big", ("big",), (Share(node="n1,n2", size=size),))
     waves = begun([big, on("a", "n3", gpus=1)], there=nodes("n1", "n2", "n4", "n3"))
-    assert waves.words() == ("wave 1 of 1: big (n1,n2); a (n3)",)
     assert {name: shares[0].node for name, shares in waves.lose("n2").moved.items()} == {
         "big": "n1,n4"
     }
