@@ -5,13 +5,13 @@ import contextlib
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from orchestrator.report.lines import Display
 from orchestrator.report.progress import Progress
 from orchestrator.runner.event_loop import (
     CANCELLED,
+    Errand,
     Stop,
     deferred_interrupts,
     event_loop,
@@ -280,7 +281,7 @@ async def _send(  # noqa: PLR0913 (the parts of a run)
             interrupts.look()
             await asyncio.sleep(_WATCH_S)
 
-    beside: list[Callable[[], Coroutine[Any, Any, None]]] = [
+    beside: list[Errand] = [
         watch,
         partial(obey, directory, session, interrupts),
         partial(fleet.mend, session.scheduler.fail),
@@ -347,7 +348,7 @@ def _fleet(
 async def _to_end(
     session: Session,
     interrupts: Interrupts,
-    beside: Sequence[Callable[[], Coroutine[Any, Any, None]]],
+    beside: Sequence[Errand],
 ) -> None:
     """Run the session, and beside it everything that watches, steers and supplies it."""
     try:

@@ -51,6 +51,7 @@ class Stop:
 
 
 Work = Coroutine[Any, Any, T]
+Errand = Callable[[], Coroutine[Any, Any, None]]
 
 _STOP: Final[contextvars.ContextVar[Stop]] = contextvars.ContextVar("stop")
 """Of the call in this thread, where another thread may request one (`in_thread`)."""

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from orchestrator.backend import Backend
 from orchestrator.records import Failure
 
 # What a server may have of the mean load before an item that it knows goes to another one too.
@@ -44,7 +45,7 @@ class Copy(msgspec.Struct, eq=False):
 
     Attributes:
         number: From 0.
-        is_there: It can be reached.
+        backend: The connection to it; None while it can't be reached.
         is_held: It gets nothing new: who answers there is being found out.
         in_flight: Requests that it has.
         n_owed: Requests that it failed and that others have now: a server that fails at once would
@@ -58,7 +59,7 @@ class Copy(msgspec.Struct, eq=False):
     """
 
     number: int
-    is_there: bool = False
+    backend: Backend | None = None
     is_held: bool = False
     in_flight: int = 0
     n_owed: int = 0
@@ -68,6 +69,11 @@ class Copy(msgspec.Struct, eq=False):
     wait_s: float = _FIRST_WAIT_S
     is_on_trial: bool = False
     quiet_since: float = 0.0
+
+    @property
+    def is_there(self) -> bool:
+        """True while it can be reached."""
+        return self.backend is not None
 
     @property
     def is_suspect(self) -> bool:
@@ -244,14 +250,15 @@ class Copies:
 
     # -- servers that come and go ------------------------------------------------------------------
 
-    def come(self, copy: Copy) -> None:
+    def come(self, copy: Copy, backend: Backend) -> None:
         """Note that a server is there, perhaps for the first time."""
-        copy.is_there, copy.has_answered, copy.n_alone = True, False, 0
+        copy.backend, copy.has_answered, copy.n_alone = backend, False, 0
         copy.trial_at, copy.wait_s = None, _FIRST_WAIT_S
 
-    def go(self, copy: Copy) -> None:
-        """Note that a server can't be reached any more."""
-        copy.is_there = False
+    @property
+    def n_there(self) -> int:
+        """Servers that can be reached."""
+        return sum(copy.is_there for copy in self.all)
 
     @property
     def n_used(self) -> int:

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -16,6 +16,7 @@ from orchestrator.plugins.base import Settings
 from orchestrator.probing.replies import PATHS, identify
 from orchestrator.recipe.schema import ModelSpec, Sent
 from orchestrator.records import Failure
+from orchestrator.runner.event_loop import Errand
 from orchestrator.runner.models.asking import Http
 from orchestrator.runner.models.identity import (
     LAUNCHED,
@@ -328,7 +329,6 @@ class Held:
 # is back at once, or stands behind a proxy, would be taken for the one before.
 
 
-Errand = Callable[[], Coroutine[Any, Any, None]]
 Server = tuple[str, int]
 """A model and the number of one of its servers."""
 

@@ -6,7 +6,7 @@ Which of them is asked, and which is suspect, stands in `orchestrator.scheduler.
 import asyncio
 import logging
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -15,6 +15,7 @@ import msgspec
 from orchestrator.ask import Request
 from orchestrator.backend import Backend, answered
 from orchestrator.records import UNREACHED, Failure
+from orchestrator.runner.event_loop import Errand
 from orchestrator.runner.models.asking import Call, Client, T
 from orchestrator.scheduler.copies import Copies, Copy, Tried
 
@@ -56,9 +57,8 @@ class Listener:
 class Failover(Client):
     """Asks servers of one model.
 
-    Back-ends are in the order of the servers, None for those that can't be reached: whoever finds
-    or loses one changes it, and `copies`. `errand` runs a coroutine function somewhere; it may
-    cancel it.
+    `backends` are the connections to them, None for those that can't be reached: whoever finds or
+    loses one changes `copies`. `errand` runs a coroutine function somewhere; it may cancel it.
 
     Attributes:
         broken: Numbers of servers with a connection that broke; who looks after them clears it.
@@ -71,14 +71,13 @@ class Failover(Client):
         self,
         model: str,
         backends: Sequence[Backend | None],
-        errand: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
+        errand: Callable[[Errand], None],
         listener: Listener,
         silent_after_s: float,
     ) -> None:
-        self.backends = list(backends)
         self.copies = Copies(len(backends), silent_after_s)
         for copy, backend in zip(self.copies.all, backends, strict=True):
-            copy.is_there = backend is not None
+            copy.backend = backend
         self.broken: set[int] = set()
         self.refused: set[int] = set()
         self.lost = Failure("refused", f"no server of {model} is reachable")
@@ -91,8 +90,8 @@ class Failover(Client):
         self._changed = asyncio.Event()
 
     @abstractmethod
-    async def _lose(self, copy: Copy, backend: Backend, failure: Failure) -> None:
-        """Leave a server out that can't be reached any more."""
+    async def lose(self, number: int, failure: Failure) -> None:
+        """Leave a server out until it answers again, for a reason."""
 
     def _count(self) -> None:
         """Tell how many are in use: one came or went."""
@@ -130,7 +129,7 @@ class Failover(Client):
         try:
             while not self.is_closed:
                 copy = self.copies.choose(tried, group, self._loop.time())
-                backend = None if copy is None else self.backends[copy.number]
+                backend = None if copy is None else copy.backend
                 if copy is None or backend is None:
                     if not any(
                         copy.is_held and copy.is_there and copy.number not in tried
@@ -196,7 +195,7 @@ class Failover(Client):
         tried.pop(copy.number, None)
         suspects = self.copies.answered(copy, tried, now - began, now)
         if was_suspect:
-            n = copy.number + 1, len(self.backends)
+            n = copy.number + 1, len(self.copies.all)
             _log.info("%s: server %d of %d answers again", self._model, *n)
         for other in suspects:
             self._warn(other, tried[other.number].message)
@@ -212,10 +211,12 @@ class Failover(Client):
         """Return whether a request failed because its server went, so that another may be asked."""
         if failure.cause in UNREACHED:
             self.lost = failure
-            await self._lose(copy, backend, failure)
+            # Else another request has noticed.
+            if copy.backend is backend:
+                await self.lose(copy.number, failure)
             return True
         # Else closed under it, because the server was given up meanwhile.
-        return failure.cause == "connection" and self.backends[copy.number] is not backend
+        return failure.cause == "connection" and copy.backend is not backend
 
     # -- servers that are suspect ------------------------------------------------------------------
 
@@ -225,7 +226,7 @@ class Failover(Client):
             "from time to time: %s",
             self._model,
             copy.number + 1,
-            len(self.backends),
+            len(self.copies.all),
             said,
         )
 

@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -15,6 +14,7 @@ from orchestrator.backend import Backend, Endpoint, NamesItself, Provenance, ans
 from orchestrator.errors import OrchestratorError, ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
+from orchestrator.runner.event_loop import Errand
 from orchestrator.runner.logs import RepeatedEvents
 from orchestrator.runner.models.asking import Target
 from orchestrator.runner.models.identity import addresses, provenance_words
@@ -109,7 +109,7 @@ class Fleet:
         self._servers = launched_servers(
             models, log_of, placed=placed, carrier_of=carrier_of, allow_code=allow_code
         )
-        self._errands: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
+        self._errands: asyncio.Queue[Errand] = asyncio.Queue()
         self._doubts = Doubts(self._errands.put_nowait)
         self._replicas: dict[str, Replicas] = {}
         self._waits_for_all = waits_for_all
@@ -455,9 +455,7 @@ class Fleet:
         return kind, endpoint
 
 
-async def _to_end(
-    errand: Callable[[], Coroutine[Any, Any, None]], fail: Callable[[OrchestratorError], None]
-) -> None:
+async def _to_end(errand: Errand, fail: Callable[[OrchestratorError], None]) -> None:
     try:
         await errand()
     except OrchestratorError as error:

@@ -8,7 +8,7 @@ suspect because it alone fails or is silent, stands in `orchestrator.scheduler.c
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -17,6 +17,7 @@ from orchestrator.ask import Request
 from orchestrator.backend import Asked, Backend, Provenance, ServerLoad, spell
 from orchestrator.errors import LaunchError, OrchestratorError
 from orchestrator.records import Failure
+from orchestrator.runner.event_loop import Errand
 from orchestrator.runner.servers.failover import Failover, ForRequest, Listener
 from orchestrator.scheduler.copies import SILENT_AFTER_S, Copy
 
@@ -42,7 +43,7 @@ class Replicas(Failover):
         self,
         model: str,
         backends: Sequence[Backend | None],
-        errand: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
+        errand: Callable[[Errand], None],
         connect: Callable[[int], Awaitable[Backend | Failure]],
         listener: Listener,
         silent_after_s: float = SILENT_AFTER_S,
@@ -79,7 +80,7 @@ class Replicas(Failover):
                 self._n_trying = len(missing)
                 for copy in missing:
                     self._errand(partial(self._first, copy))
-                while self._n_there < n and self._n_trying and self._error is None:
+                while self.copies.n_there < n and self._n_trying and self._error is None:
                     await self.changed()
             self._has_begun = True
             failure = self._failure()
@@ -99,7 +100,7 @@ class Replicas(Failover):
         """The reason why nothing can be asked; None if something can."""
         if self._error is not None:
             raise self._error
-        if self._n_there:
+        if self.copies.n_there:
             return None
         if self._launch_error is not None:
             raise self._launch_error
@@ -133,7 +134,7 @@ class Replicas(Failover):
             "%s: server %d of %d is unreachable; using the others: %s",
             self._model,
             copy.number + 1,
-            len(self.backends),
+            len(self.copies.all),
             failure.message,
         )
         if not failure.permanent:
@@ -149,10 +150,6 @@ class Replicas(Failover):
             yield
         finally:
             self._tasks.discard(task)
-
-    @property
-    def _n_there(self) -> int:
-        return sum(backend is not None for backend in self.backends)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -172,9 +169,9 @@ class Replicas(Failover):
         """Return the sum over those that publish any."""
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(backend.load())
-                for backend in self.backends
-                if backend is not None
+                group.create_task(copy.backend.load())
+                for copy in self.copies.all
+                if copy.backend is not None
             ]
         known = [load for task in tasks if (load := task.result()) is not None]
         if not known:
@@ -191,9 +188,9 @@ class Replicas(Failover):
         self.change()
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
-        for backend in self.backends:
-            if backend is not None:
-                await backend.close()
+        for copy in self.copies.all:
+            if copy.backend is not None:
+                await copy.backend.close()
 
     # -- servers that break, go and come ---------------------------------------------------------
 
@@ -204,28 +201,21 @@ class Replicas(Failover):
 
     async def refuse(self, number: int) -> None:
         """Take no answer of a server any more: it is another one than before."""
-        backend = self.backends[number]
+        copy = self.copies.all[number]
+        backend, copy.backend = copy.backend, None
         self.refused.add(number)
-        self.backends[number] = None
-        self.copies.go(self.copies.all[number])
         self.change()
         if backend is not None:
             await backend.close()
 
     async def lose(self, number: int, failure: Failure) -> None:
-        """Leave a server out until it answers again, for a reason."""
-        backend = self.backends[number]
-        if backend is not None:
-            await self._lose(self.copies.all[number], backend, failure)
-
-    async def _lose(self, copy: Copy, backend: Backend, failure: Failure) -> None:
-        if self.backends[copy.number] is not backend:
-            return  # another request has noticed
-        self.backends[copy.number] = None
-        self.copies.go(copy)
-        number = copy.number + 1
-        _log.warning("%s: server %d is unreachable: %s", self._model, number, failure.message)
-        if self._n_there:
+        """See `Failover.lose`."""
+        copy = self.copies.all[number]
+        backend, copy.backend = copy.backend, None
+        if backend is None:
+            return
+        _log.warning("%s: server %d is unreachable: %s", self._model, number + 1, failure.message)
+        if self.copies.n_there:
             self._count()
             self._seek(copy)
         self.change()
@@ -263,14 +253,13 @@ class Replicas(Failover):
         if self.is_closed:
             await backend.close()
             return
-        self.backends[copy.number] = backend
-        self.copies.come(copy)
+        self.copies.come(copy, backend)
         _log.info(
             "%s: server %d answers (%d of %d)",
             self._model,
             copy.number + 1,
-            self._n_there,
-            len(self.backends),
+            self.copies.n_there,
+            len(self.copies.all),
         )
         if self._has_begun:
             self._count()
