@@ -16,10 +16,11 @@ from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.frames import FrameFiles
 from orchestrator.interface.result import Result
 from orchestrator.plugins.permission import is_allowed
+from orchestrator.recipe import schema
 from orchestrator.report.lines import Display
 from orchestrator.report.progress import ModelProgress, Progress
 from orchestrator.runner.event_loop import DeferredInterrupts
-from orchestrator.runner.planning.budget import budget_spent
+from orchestrator.runner.planning.budget import budget_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.similar_items import notes_on_frame
 from orchestrator.runner.planning.stopping import read_orders
@@ -143,7 +144,7 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
             shown.note(line)
     orders = read_orders(store)
     done = completeness(store, frames, opened.n_not_needed)
-    budget = budget_spent(prepared, store)
+    budget = budget_of(prepared, store, schema.Budget())
     progress = ended.progress or Progress(
         run_dir=str(directory.path),
         units_total=done.total,

@@ -209,10 +209,6 @@ class Blocks:
             turned = ranking.low + ranking.high - value
             self._values[slot.ranking][item, slot.index] = turned if slot.is_reversed else value
 
-    def start(self) -> None:
-        """Go on from where the rows of earlier calls lead."""
-        self._advance()
-
     def end(self, position: int, status: int, rows: Sequence[Sequence[Any]]) -> None:
         """A unit has ended, and `ended` says so."""
         item, which = divmod(position, len(self.rule.slots))
@@ -220,7 +216,7 @@ class Blocks:
             return
         self.put(position, status, rows)
         self._n_left[self.layout.block_of(item)] -= 1
-        self._advance()
+        self.start()
 
     def positions(self) -> Iterator[int | None]:
         """Positions to be done in order; None as long as the next block may not begin."""
@@ -272,7 +268,8 @@ class Blocks:
     def _first(self, block: int) -> int:
         return self.layout.bounds[min(block, self.layout.n_blocks)]
 
-    def _advance(self) -> None:
+    def start(self) -> None:
+        """Go on from where the rows that have come lead."""
         while True:
             while self.n_open < min(self._n_ended + LAG, self.layout.n_blocks):
                 first, last = self._first(self.n_open), self._first(self.n_open + 1)

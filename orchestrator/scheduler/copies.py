@@ -209,17 +209,14 @@ class Copies:
         found = []
         for copy in self.all:
             quiet_s = now - copy.quiet_since
-            if not copy.in_flight or quiet_s <= self._patience_s(copy):
+            least_s = _SILENT_ON_TRIAL_S if copy.is_suspect else self._silent_after_s
+            if not copy.in_flight or quiet_s <= max(least_s, _TIMES_LONGEST * self._longest_s):
                 continue
             if max(self._answered_at) > copy.quiet_since:
                 copy.quiet_since = now
                 self._suspect(copy, Failure("timeout", ""), now)
                 found.append((copy, quiet_s))
         return found
-
-    def _patience_s(self, copy: Copy) -> float:
-        least = _SILENT_ON_TRIAL_S if copy.is_suspect else self._silent_after_s
-        return max(least, _TIMES_LONGEST * self._longest_s)
 
     def verdict(self, tried: Mapping[int, Failure]) -> Failure | None:
         """Return what the failures of a request on every server that is there come to.

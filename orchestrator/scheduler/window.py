@@ -90,12 +90,8 @@ class Window:
             # Items come in any order, but each as a whole.
             is_met = other <= self._met or other // n_per_item != self._met // n_per_item
             if is_met and not self._ended[other] and self._is_ready(other):
-                self._put(other, self._plan.gate(other))
+                self.put_back(other, self._plan.gate(other))
                 self.n_aside -= 1
-
-    def put_back(self, position: int, model: str) -> None:
-        """A unit that was opened needs an absent model: it stays aside until that is there."""
-        self._put(position, model)
 
     def waits_for(self, model: str) -> bool:
         """Return True if units aside could ask a model now, or units not met yet may."""
@@ -152,14 +148,15 @@ class Window:
             elif waiting[gate] < self._room(gate) and gate not in self.absent:
                 return position
             else:
-                self._put(position, gate)
+                self.put_back(position, gate)
         self.scanning = True
         return None
 
     def _is_ready(self, position: int) -> bool:
         return all(self._ended[needed] for needed in self._plan.needs(position))
 
-    def _put(self, position: int, model: str) -> None:
+    def put_back(self, position: int, model: str) -> None:
+        """Keep a unit aside until a model is there, or has room."""
         chunks = self._ready[model]
         # Chunks of plain integers: eight bytes a unit, and popping at the left stays cheap.
         if not chunks or len(chunks[-1]) >= 4096:

@@ -197,7 +197,7 @@ def test_a_command_of_another_user_is_not_obeyed(tmp_path: Path) -> None:
         command = held.control / "1.json"
         command.write_text('{"action": "stop"}')
         owned_by_nobody(command)
-        control.CommandInbox(held.control, obey).look()
+        control.look(held.control, obey)
         assert b"another user" in (held.control / "1.answer").read_bytes()
     assert told == []
 

@@ -154,12 +154,16 @@ class Budget:
         `release` ends what is reserved; `elapsed_s` are seconds since this call began.
         """
         self.run_for(elapsed_s)
-        self._stopped_by = self._reached()
+        bounds, self._stopped_by = self._bounds, self._reached()
         if not self._stopped_by and self._is_reserving:
             prompt, completion = self._most_tokens(request.ask)
             price = self._prices.get(request.ask.model, schema.Price())
             needed = Most(tokens=prompt + completion, money=price.of(prompt, completion))
-            self._stopped_by = self._exceeded_with(needed)
+            now = self._most_by_now
+            if bounds.tokens is not None and now.tokens + needed.tokens > bounds.tokens:
+                self._stopped_by = "tokens"
+            elif bounds.money is not None and now.money + needed.money > bounds.money * _ROUNDING:
+                self._stopped_by = "money"
             if self._stopped_by and self._reserves:
                 self._stopped_by = ""
                 return Admission.WAIT
@@ -172,7 +176,7 @@ class Budget:
         if self._stopped_by:
             return Admission.STOP
         self.spent.requests += 1
-        bounds, now, pledged = self._bounds, self._most_by_now, self.spent.pledged
+        now, pledged = self._most_by_now, self.spent.pledged
         if any(
             getattr(bounds, name) is not None and getattr(now, name) > getattr(pledged, name)
             for name in Most.__struct_fields__
@@ -285,17 +289,6 @@ class Budget:
         )
         return next((name for name, used, most in pairs if most is not None and used >= most), "")
 
-    def _exceeded_with(self, needed: Most) -> str:
-        """The bound that might be exceeded if so much more were in flight; empty for none."""
-        bounds = self._bounds
-        tokens = self.spent.tokens + self._reserved_tokens + needed.tokens
-        if bounds.tokens is not None and tokens > bounds.tokens:
-            return "tokens"
-        money = self.spent.money + self._reserved_money + needed.money
-        if bounds.money is not None and money > bounds.money * _ROUNDING:
-            return "money"
-        return ""
-
     def _counted(
         self, ask: AnyAsk, outcome: Outcome | Failure, n_prompt: int, n_completion: int
     ) -> tuple[int, int]:
@@ -379,14 +372,14 @@ def _keep(store: Store, spent: Spent) -> None:
     store.set_meta(SPENT, msgspec.json.encode(spent).decode())
 
 
-def budget_of(prepared: Prepared, store: Store) -> Budget:
-    """Return the bounds of a recipe, with what earlier calls spent.
+def budget_of(prepared: Prepared, store: Store, bounds: schema.Budget | None = None) -> Budget:
+    """Return the bounds of a recipe, or others, with what earlier calls spent.
 
     Raises:
         UsageError: If a bound on money can't be kept, because a model has no price.
         StoreError: If what was spent can't be read.
     """
-    bounds = prepared.recipe.settings.budget
+    bounds = prepared.recipe.settings.budget if bounds is None else bounds
     unpriced = [name for name in prepared.identities if prepared.models[name].price is None]
     if bounds.money is not None and unpriced:
         with prepared.recipe.at("budget", "money"):
@@ -397,7 +390,8 @@ def budget_of(prepared: Prepared, store: Store) -> Budget:
         _keep(store, spent)
         store.flush()
 
-    return Budget(bounds, _spent(store), _prices(prepared), keep)
+    priced = {name: one.paid for name, one in prepared.models.items() if one.paid is not None}
+    return Budget(bounds, (spent_by(store) or Spent()).after_its_call(), priced, keep)
 
 
 def shares(recipe: schema.Recipe, n: int, n_at_once: int) -> list[str]:
@@ -420,20 +414,6 @@ def shares(recipe: schema.Recipe, n: int, n_at_once: int) -> list[str]:
         if rate is not None and n_at_once > 1:
             found.append(f"models.{model.name}.limits.requests_per_minute={rate / n_at_once}")
     return found
-
-
-def budget_spent(prepared: Prepared, store: Store) -> Budget:
-    """Return what all calls have spent, without bounds."""
-    return Budget(schema.Budget(), _spent(store), _prices(prepared))
-
-
-def _prices(prepared: Prepared) -> dict[str, schema.Price]:
-    models = prepared.models
-    return {name: paid for name, spec in models.items() if (paid := spec.paid) is not None}
-
-
-def _spent(store: Store) -> Spent:
-    return (spent_by(store) or Spent()).after_its_call()
 
 
 def spent_by(store: Store) -> Spent | None:

@@ -178,7 +178,10 @@ def counted(store: Store, n_not_needed: int | None = None) -> Completeness:
         raise damaged("the number of units is", f"it is {n_units:,} and {total!r:.80}")
     if n_not_needed is None:
         of_plan, _, said = (store.get_meta(NOT_NEEDED) or "").partition(" ")
-        n_not_needed = _number(said) if of_plan == str(plan_id) else 0
+        said = said if of_plan == str(plan_id) else "0"
+        if not (said.isascii() and said.isdecimal()):
+            raise damaged("the number of units that are not needed is", f"{said!r:.80}")
+        n_not_needed = int(said)
     return Completeness(n_units, store.n_ended(plan_id), not_needed=n_not_needed)
 
 
@@ -193,12 +196,6 @@ def failed_units(store: Store) -> int:
             units = store.iter_rows(plan_id, frame)
             n_failed += sum(any(row[at] != "ok" for row in unit.rows) for unit in units)
     return n_failed
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise damaged("the number of units that are not needed is", f"{text!r:.80}")
-    return int(text)
 
 
 def schemas_of(store: Store) -> dict[str, dict[str, str]]:

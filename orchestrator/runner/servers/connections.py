@@ -26,7 +26,7 @@ from orchestrator.runner.models.identity import (
     server_label,
 )
 from orchestrator.runner.planning.reuse import Copies
-from orchestrator.store import Store, StoredServer
+from orchestrator.store import Store
 from orchestrator.wire.failures import LONG_SECRET
 
 _log = logging.getLogger(__name__)
@@ -294,8 +294,12 @@ class Held:
         elif spec.base_urls:
             provenance = msgspec.structs.replace(provenance, base_url=address(spec))
         label = self.label(spec)
-        earlier = self._changed(label, provenance)
-        if earlier is not None:
+        earlier = self._store.server_of_model(label)
+        known = [] if earlier is None else [earlier.provenance]
+        if earlier is not None and earlier.run:
+            # Of several whose answers were copied none was the last.
+            known += self._store.servers.known(label)
+        if earlier is not None and provenance not in known:
             now, before = provenance_words(provenance), provenance_words(earlier.provenance)
             if not self._accept_change:
                 said, other = f"this run was answered by {before}", "--fresh"
@@ -312,15 +316,6 @@ class Held:
             self._copies.meet(spec.name, provenance)
         self.server_ids[spec.name] = self._store.server_id(label, provenance)
         return label
-
-    def _changed(self, label: str, provenance: Provenance) -> StoredServer | None:
-        earlier = self._store.server_of_model(label)
-        if earlier is None or earlier.provenance == provenance:
-            return None
-        # Of several whose answers were copied none was the last.
-        if earlier.run and provenance in self._store.servers.known(label):
-            return None
-        return earlier
 
 
 # Servers whose connections broke are compared with what they were before they are sent more.

@@ -146,7 +146,13 @@ class Failover(Client):
                     return Failure("connection", "a different server answers at this address")
                 if not isinstance(outcome, Failure):
                     return outcome
-                if await self._was_lost(copy, backend, outcome):
+                is_lost = outcome.cause in UNREACHED
+                # Else another request has noticed.
+                if is_lost and copy.backend is backend:
+                    self.lost = outcome
+                    await self.lose(copy.number, outcome)
+                # Or closed under it, because the server was given up meanwhile.
+                if is_lost or (outcome.cause == "connection" and copy.backend is not backend):
                     continue
                 self.copies.failed(copy, tried, outcome, self._loop.time())
                 if outcome.cause == "connection":
@@ -206,17 +212,6 @@ class Failover(Client):
         """Return for how long a server has ended none of its requests; 0 while it has none."""
         copy = self.copies.all[number]
         return self._loop.time() - copy.quiet_since if copy.in_flight else 0.0
-
-    async def _was_lost(self, copy: Copy, backend: Backend, failure: Failure) -> bool:
-        """Return whether a request failed because its server went, so that another may be asked."""
-        if failure.cause in UNREACHED:
-            self.lost = failure
-            # Else another request has noticed.
-            if copy.backend is backend:
-                await self.lose(copy.number, failure)
-            return True
-        # Else closed under it, because the server was given up meanwhile.
-        return failure.cause == "connection" and copy.backend is not backend
 
     # -- servers that are suspect ------------------------------------------------------------------
 

@@ -309,7 +309,13 @@ class Fleet:
         whether it is reached; else it is gone.
         """
         try:
-            found = await self._until_answered(spec, number)
+            end = asyncio.get_running_loop().time() + _LOOKS_S
+            found = await self._one(spec, number)
+            while isinstance(found, Failure) and found.retriable:
+                if asyncio.get_running_loop().time() >= end:
+                    break
+                await asyncio.sleep(_LOOK_S)
+                found = await self._one(spec, number)
             if isinstance(found, Failure) and found.permanent and not self._accept_change:
                 raise ServerChangedError(
                     f"model {spec.name!r}: its server was replaced during the run: "
@@ -355,16 +361,6 @@ class Fleet:
                     several = self._replicas.get(name)
                     compare = self._compare(spec, number, several, is_broken=False)
                     group.create_task(compare)
-
-    async def _until_answered(self, spec: ModelSpec, number: int) -> Backend | Failure:
-        """One of the servers; the last failure where it does not answer soon."""
-        end = asyncio.get_running_loop().time() + _LOOKS_S
-        while True:
-            found = await self._one(spec, number)
-            is_over = asyncio.get_running_loop().time() >= end
-            if not isinstance(found, Failure) or not found.retriable or is_over:
-                return found
-            await asyncio.sleep(_LOOK_S)
 
     async def mend(self, fail: Callable[[OrchestratorError], None]) -> None:
         """Bring back and look at servers, as far as is asked for, until cancelled.

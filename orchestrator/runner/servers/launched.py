@@ -224,7 +224,11 @@ class Launched:
     async def _start(self) -> None:
         while True:
             try:
-                return await self._start_once()
+                await self._may_start.wait()
+                _log.info("starting server %s", self.name, extra={"log": str(self._log_path)})
+                if self.launch.carrier is not None:
+                    self.launch.carrier.prefer = self.node
+                server = await self.launch.start(self.models, self._log_path)
             except NodeLostError as error:
                 carrier = self.launch.carrier
                 self._avoid(error.node, is_lost=True)
@@ -233,18 +237,13 @@ class Launched:
                 if self._given_up is not None:
                     raise LaunchError(self._given_up.message) from error
                 _log.warning("%s", error)
-
-    async def _start_once(self) -> None:
-        await self._may_start.wait()
-        _log.info("starting server %s", self.name, extra={"log": str(self._log_path)})
-        if self.launch.carrier is not None:
-            self.launch.carrier.prefer = self.node
-        server = await self.launch.start(self.models, self._log_path)
-        self.server = server
-        self._started_at = asyncio.get_running_loop().time()
-        _log.info("server %s is ready", self.name, extra={"pid": server.pid})
-        for model in self.models:
-            self.listener.restarted(model.name)
+            else:
+                self.server = server
+                self._started_at = asyncio.get_running_loop().time()
+                _log.info("server %s is ready", self.name, extra={"pid": server.pid})
+                for model in self.models:
+                    self.listener.restarted(model.name)
+                return
 
     async def _start_again(self) -> Failure | None:
         """Start once more; return a failure where there were enough starts."""
@@ -267,7 +266,10 @@ class Launched:
                 # No fault of its own, so it counts as no crash.
                 self._last_end = end_of(self.name, TOLD_TO_END)
             else:
-                given_up = self._count_end(server, code, is_lost=is_lost)
+                was_silent, self._is_silent = self._is_silent, False
+                how = SILENT if was_silent else OUT_OF_REACH if is_lost else code
+                error = "" if was_silent or is_lost else server.first_error()
+                given_up = self._count(end_of(self.name, how, error))
                 if given_up is not None:
                     return given_up
         elif self._last_end is not None and not self._n_crashes:
@@ -306,15 +308,6 @@ class Launched:
             self.listener.lost(node)
             if node in self.node.split(","):
                 self.node = ""
-
-    def _count_end(
-        self, server: RunningServer, code: int | None, *, is_lost: bool
-    ) -> Failure | None:
-        """Count the end of a server; a `Failure` where it was the last."""
-        was_silent, self._is_silent = self._is_silent, False
-        if was_silent or is_lost:
-            return self._count(end_of(self.name, SILENT if was_silent else OUT_OF_REACH))
-        return self._count(end_of(self.name, code, server.first_error()))
 
     def _count(self, end: End) -> Failure | None:
         """Count a failure more; a `Failure` where it was the last."""

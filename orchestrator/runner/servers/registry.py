@@ -133,7 +133,7 @@ class ServerRegistry:
         for kept in sorted(self.all(), key=lambda kept: kept.started, reverse=True):
             if kept.key == key and bool(kept.job) == shared and kept.is_alive:
                 with contextlib.suppress(OSError):
-                    return KeptServer(kept, self._key_path(kept).read_text(encoding="ascii"))
+                    return KeptServer(kept, self._file(kept, "key").read_text(encoding="ascii"))
         return None
 
     def all(self) -> Iterator[Kept]:
@@ -165,13 +165,13 @@ class ServerRegistry:
             UsageError: If others could read the folder.
         """
         self.prepare()
-        files.write(self._key_path(kept), api_key.encode("ascii"), mode=_OWNER_ONLY)
-        files.write(self._path(kept), msgspec.json.encode(kept), mode=_OWNER_ONLY)
+        files.write(self._file(kept, "key"), api_key.encode("ascii"), mode=_OWNER_ONLY)
+        files.write(self._file(kept, "json"), msgspec.json.encode(kept), mode=_OWNER_ONLY)
 
     def forget(self, kept: Kept) -> None:
         """Remember a server no longer."""
-        self._path(kept).unlink(missing_ok=True)
-        self._key_path(kept).unlink(missing_ok=True)
+        self._file(kept, "json").unlink(missing_ok=True)
+        self._file(kept, "key").unlink(missing_ok=True)
 
     def stop(self, kept: Kept) -> None:
         """End a server and all its children, and forget it.
@@ -198,9 +198,9 @@ class ServerRegistry:
 
     def _tell(self, kept: Kept) -> None:
         """Have the program that keeps a server, on whichever machine, end all that it keeps."""
-        if not self._path(kept).exists():
+        if not self._file(kept, "json").exists():
             return  # with another that the same program kept
-        mark, until = self._mark(kept), time.monotonic() + 2 * _STOP_S
+        mark, until = self._file(kept, "stop"), time.monotonic() + 2 * _STOP_S
         files.write(mark, str(kept.watchdog).encode(), mode=_OWNER_ONLY)
         while mark.exists():
             if time.monotonic() > until:
@@ -212,15 +212,12 @@ class ServerRegistry:
     def interrupted(self, kept: Kept) -> bool:
         """Return True if this program, which keeps a server, is to end."""
         with contextlib.suppress(OSError):
-            return self._mark(kept).read_text(encoding="ascii") == str(os.getpid())
+            return self._file(kept, "stop").read_text(encoding="ascii") == str(os.getpid())
         return False
 
     def stopped(self, kept: Kept) -> None:
         """Tell who had a server stopped that it has ended."""
-        self._mark(kept).unlink(missing_ok=True)
-
-    def _mark(self, kept: Kept) -> Path:
-        return self._folder / f"{kept.name}.stop"
+        self._file(kept, "stop").unlink(missing_ok=True)
 
     def _check(self) -> None:
         found = self._folder.lstat()
@@ -230,11 +227,8 @@ class ServerRegistry:
                 "of servers"
             )
 
-    def _path(self, kept: Kept) -> Path:
-        return self._folder / f"{kept.name}.json"
-
-    def _key_path(self, kept: Kept) -> Path:
-        return self._folder / f"{kept.name}.key"
+    def _file(self, kept: Kept, suffix: str) -> Path:
+        return self._folder / f"{kept.name}.{suffix}"
 
 
 def state_folder() -> Path:

@@ -66,7 +66,10 @@ def nodes_of_job(job: str) -> tuple[Node, ...]:
         return ()
     found: list[Node] = []
     for names, cpus, megabytes, gres in _OF_NODES.findall(text):
-        size = _size(_count(cpus), gres, int(megabytes))
+        # Numbers of CPUs, such as 0-3,8.
+        parts = (part.partition("-") for part in cpus.split(","))
+        n_cpus = sum(int(last or first) - int(first) + 1 for first, _, last in parts)
+        size = _size(n_cpus, gres, int(megabytes))
         found.extend(Node(name, size) for name in _hosts(names))
     return tuple(found)
 
@@ -93,25 +96,10 @@ def nodes_of_partition(cluster: Cluster) -> tuple[Node, ...]:
     return tuple(node for alike in found.values() for node in alike)
 
 
-def is_down(node: str) -> bool:
-    """Return True if Slurm says that a node is down."""
-    text = answer("sinfo", "--noheader", f"--nodes={node}", "--format=%t")
-    return isinstance(text, str) and text.startswith("down")
-
-
 def _size(cpus: int, gres: str, megabytes: int) -> Size:
     n_gpus = sum(map(int, _GPUS.findall(gres)))
     # 0 where Slurm does not share out memory.
     return Size(cpus, n_gpus, megabytes * MIB or None)
-
-
-def _count(ids: str) -> int:
-    """Count the numbers in a list such as 0-3,8."""
-    n = 0
-    for part in ids.split(","):
-        first, _, last = part.partition("-")
-        n += int(last or first) - int(first) + 1
-    return n
 
 
 def _hosts(names: str) -> Iterable[str]:
@@ -241,7 +229,8 @@ class SlurmServer(Carrier):
 
     def is_down(self, machine: str) -> bool:
         """See `Carrier`."""
-        return is_down(machine)
+        text = answer("sinfo", "--noheader", f"--nodes={machine}", "--format=%t")
+        return isinstance(text, str) and text.startswith("down")
 
     def give_back(self) -> None:
         """See `Carrier`."""

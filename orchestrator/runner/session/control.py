@@ -56,37 +56,24 @@ class Command(msgspec.Struct, frozen=True):
     n: int = 0
 
 
-class CommandInbox:
-    """The run's side: takes commands and answers them.
+def look(folder: Path, carry_out: Callable[[Command], str]) -> None:
+    """Carry out and answer the commands that are in a folder, oldest first.
 
-    What carries a command out returns words for the user, and raises `UsageError` to refuse it.
+    What carries one out returns words for the user, and raises `UsageError` to refuse it.
     """
-
-    def __init__(self, folder: Path, carry_out: Callable[[Command], str]) -> None:
-        self._folder = folder
-        self._carry_out = carry_out
-
-    def open(self) -> None:
-        """Drop what an earlier process was told."""
-        for file in self._folder.glob("*"):
-            with contextlib.suppress(IsADirectoryError):
-                file.unlink(missing_ok=True)
-
-    def look(self) -> None:
-        """Carry out the commands that are there, oldest first."""
-        for file in sorted(self._folder.glob("*.json")):
-            try:
-                command = msgspec.json.decode(files.read(file, _LONGEST, own=True), type=Command)
-                answer = {"text": self._carry_out(command), "refused": False}
-            except (OSError, msgspec.MsgspecError) as error:
-                answer = {"text": f"invalid command: {error}", "refused": True}
-            except UsageError as error:
-                answer = {"text": str(error), "refused": True}
-            _log.info("command: %s", answer["text"], extra={"refused": answer["refused"]})
-            # A disk that takes no file stops no run; who asked is told that nobody answered.
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
-                files.write(file.with_suffix(".answer"), msgspec.json.encode(answer))
+    for file in sorted(folder.glob("*.json")):
+        try:
+            command = msgspec.json.decode(files.read(file, _LONGEST, own=True), type=Command)
+            answer = {"text": carry_out(command), "refused": False}
+        except (OSError, msgspec.MsgspecError) as error:
+            answer = {"text": f"invalid command: {error}", "refused": True}
+        except UsageError as error:
+            answer = {"text": str(error), "refused": True}
+        _log.info("command: %s", answer["text"], extra={"refused": answer["refused"]})
+        # A disk that takes no file stops no run; who asked is told that nobody answered.
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
+            files.write(file.with_suffix(".answer"), msgspec.json.encode(answer))
 
 
 def tell(run_dir: RunDirectory, command: Command) -> str:
@@ -203,10 +190,12 @@ class Interrupts:
 
 async def obey(run_dir: RunDirectory, session: "Session", interrupts: Interrupts) -> None:
     """Carry out what other terminals say, until cancelled."""
-    inbox = CommandInbox(run_dir.control, partial(_carry_out, session, interrupts))
-    inbox.open()
+    # Drop what an earlier process was told.
+    for file in run_dir.control.glob("*"):
+        with contextlib.suppress(IsADirectoryError):
+            file.unlink(missing_ok=True)
     while True:
-        inbox.look()
+        look(run_dir.control, partial(_carry_out, session, interrupts))
         await asyncio.sleep(_LOOK_S)
 
 

@@ -108,7 +108,12 @@ class TokenTexts:
             while met.left and not met.gives_none:
                 ids = np.concatenate(met.left)
                 met.left = [ids]
-                found = await _spelled(backend, ids[:_AT_ONCE].tolist())
+                found: Mapping[int, bytes] | Failure
+                try:
+                    async with asyncio.timeout(_LAST_S):
+                        found = await answered(spell(backend, ids[:_AT_ONCE].tolist()))
+                except TimeoutError:
+                    found = Failure("timeout", f"no answer within {_LAST_S:g} s")
                 if isinstance(found, Failure):
                     met.gives_none = not found.retriable
                     _log.debug("%s: no texts of tokens: %s", met.model, found.message)
@@ -116,11 +121,3 @@ class TokenTexts:
                 self._store.vocabulary.put(server, found)
                 met.left[0] = ids[_AT_ONCE:]
                 met.left = [some for some in met.left if some.size]
-
-
-async def _spelled(backend: Backend, ids: list[int]) -> Mapping[int, bytes] | Failure:
-    try:
-        async with asyncio.timeout(_LAST_S):
-            return await answered(spell(backend, ids))
-    except TimeoutError:
-        return Failure("timeout", f"no answer within {_LAST_S:g} s")

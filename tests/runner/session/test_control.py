@@ -11,7 +11,7 @@ import pytest
 from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.runner.event_loop import DRAINS, DeferredInterrupts, Stop
 from orchestrator.runner.session import control
-from orchestrator.runner.session.control import Command, CommandInbox, Interrupts, obey, tell
+from orchestrator.runner.session.control import Command, Interrupts, look, obey, tell
 from orchestrator.store import RunDirectory
 
 
@@ -26,13 +26,13 @@ class Noting:
         return "yes"
 
 
-def answered_by(desk):
+def answered_by(directory, carry_out):
     """A run that looks for commands in another thread."""
     ended = threading.Event()
 
     def serve():
         while not ended.wait(0.02):
-            desk.look()
+            look(directory.control, carry_out)
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -41,13 +41,12 @@ def answered_by(desk):
 
 def test_a_command_is_carried_out_once_and_answered(directory):
     noting = Noting()
-    desk = CommandInbox(directory.control, noting)
-    ended = answered_by(desk)
+    ended = answered_by(directory, noting)
     try:
         assert tell(directory, Command("limit", "m", 3)) == "yes"
     finally:
         ended.set()
-    desk.look()
+    look(directory.control, noting)
     assert noting.told == [Command("limit", "m", 3)]
     assert list(directory.control.iterdir()) == []
 
@@ -56,7 +55,7 @@ def test_what_is_refused_is_an_error_with_the_runs_words(directory):
     def refuse(_):
         raise UsageError("no such model")
 
-    ended = answered_by(CommandInbox(directory.control, refuse))
+    ended = answered_by(directory, refuse)
     try:
         with pytest.raises(UsageError, match="no such model"):
             tell(directory, Command("limit", "x", 3))
@@ -78,20 +77,11 @@ def test_a_run_that_does_not_run_takes_no_commands(tmp_path):
         tell(RunDirectory.open(directory.path), Command("pause"))
 
 
-def test_what_an_earlier_process_was_told_is_not_obeyed(directory):
-    (directory.control / "1.json").write_text('{"action": "stop"}')
-    noting = Noting()
-    desk = CommandInbox(directory.control, noting)
-    desk.open()
-    desk.look()
-    assert noting.told == []
-
-
 @pytest.mark.parametrize("rubbish", [b"", b"\xff", b"[]", b'{"action": "rm -rf"}', b"{" * 10_000])
 def test_rubbish_is_answered_and_does_nothing(directory, rubbish):
     (directory.control / "1.json").write_bytes(rubbish)
     noting = Noting()
-    CommandInbox(directory.control, noting).look()
+    look(directory.control, noting)
     assert noting.told == []
     assert b"invalid command" in (directory.control / "1.answer").read_bytes()
 
@@ -153,6 +143,17 @@ async def test_each_command_is_carried_out_and_answered(directory):
     for (_, _, expected), answer in zip(COMMANDS, answers, strict=True):
         assert expected in answer
     assert sorted(session.told) == sorted(one for _, told, _ in COMMANDS for one in told)
+
+
+async def test_what_an_earlier_process_was_told_is_not_obeyed(directory):
+    (directory.control / "1.json").write_text('{"action": "stop"}')
+    session: Any = Session()
+    async with asyncio.TaskGroup() as group:
+        obeying = group.create_task(obey(directory, session, Interrupts(session, Stop())))
+        await asyncio.sleep(0.01)
+        obeying.cancel()
+    assert session.told == []
+    assert list(directory.control.iterdir()) == []
 
 
 async def test_batches_are_withdrawn_before_a_run_stops(directory):
