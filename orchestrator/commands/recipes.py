@@ -265,6 +265,7 @@ def _dataset(given: str, to: Path) -> tuple[str, bool]:
 
 # -- the text of a first recipe, with comments -----------------------------------------------------
 
+_TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 # Longest name of a model in such a recipe; `model` keeps the server's name whole.
 _MOST_NAME: Final = 40
 # Models beside the judge that are too few to be compared without it.
@@ -306,82 +307,32 @@ def text_of(name: str, models: Started, judge: str, dataset: str, *, is_path: bo
         dataset: A path relative to the recipe, or a kind of dataset.
         is_path: Whether `dataset` is a path.
     """
-    parts = [
-        f"name: {name}",
-        "description: A first comparison of models, written by `orchestrator init`.",
-        "seed: 0",
-        "",
-        *_lines_of(models),
-        "",
-        *_lines(dataset, is_path=is_path),
-        "",
-        *_methods(judge, models),
-        "",
-        "# Stop before more is spent; raise it and run the same command to continue.",
-        "budget: {requests: 100000}",
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def _lines_of(models: Started) -> list[str]:
-    if models == BUNDLED:
-        return [
-            "# No server was found, so these are small models that come with orchestrator and run",
-            "# on this machine. To evaluate models on a server:",
-            '#   mine: {base_url: "http://127.0.0.1:8000", model: my-org/my-model}',
-            "models:",
-            *(f'  {name}: {{server: embedded, weights: "bundled:{name}"}}' for name in models),
-        ]
-    lines = [
-        "# Names are free to choose; `model` is the name on the server. A hosted endpoint gets",
-        "# `api_key_env: VARIABLE`, and `price: {input: 0.5, output: 1.5}` per million tokens.",
-        "models:",
-    ]
-    for name, settings in models.items():
-        said = {**settings, **{key: _quoted(settings[key]) for key in ("base_url", "model")}}
-        shown = ", ".join(f"{key}: {value}" for key, value in said.items())
-        lines.append(f"  {_key(name)}: {{{shown}}}")
-    return lines
-
-
-def _lines(dataset: str, *, is_path: bool) -> list[str]:
-    if is_path:
-        return [
-            "# If columns have other names: fields: {prompt: COLUMN, reference: COLUMN}",
-            f"dataset: {{path: {_quoted(dataset)}}}",
-        ]
-    return [
-        "# A bundled dataset; `orchestrator list datasets` lists all. Your own, one a line",
-        '# as {"question": "…", "answer": "…"}: dataset: {path: questions.jsonl}',
-        f"dataset: {{kind: {dataset}}}",
-    ]
-
-
-def _methods(judge: str, models: Started) -> list[str]:
-    others = [name for name in models if name != judge]
     is_bundled = models == BUNDLED
-    # Whose labels are read from the alternatives of one token.
-    plain = () if is_bundled else [name for name in models if "backend" not in models[name]]
-    kind = "pairwise_ranking" if len(models) > 1 else "pointwise"
-    most = 24 if is_bundled else 512
-    compares = "compares each two answers in both orders"
-    lines = [
-        f"# The judge {'grades each answer' if kind == 'pointwise' else compares}.",
-        "# Its verdict is read from the probabilities of its labels; if the server gives them,",
-        "# `orchestrator servers probe` says.",
-    ]
-    if len(others) < _MOST_ALONE:
-        lines += [
-            "# It judges its own answers too, which favours them: another model is a better judge."
-        ]
-    lines += ["methods:", f"  - kind: {kind}", f"    judges: [{_key(judge)}]"]
-    if len(others) < _MOST_ALONE:
-        lines += [f"    candidates: [{', '.join(map(_key, models))}]"]
-    if judge in plain and kind == "pairwise_ranking":
-        lines += ["    labels: two        # A and B; servers of a known kind read five labels too"]
-    if is_bundled:
-        lines += ["    prompt: compact    # the only prompt that the bundled judge knows"]
-    return [*lines, f"    answer: {{max_tokens: {most}, temperature: 0}}"]
+    entries = {}
+    for one, settings in models.items():
+        said = {key: _quoted(settings[key]) for key in ("base_url", "model") if key in settings}
+        said = {**settings, **said}
+        if is_bundled:
+            said = {"server": "embedded", "weights": _quoted(f"bundled:{one}")}
+        entries[one] = f"{{{', '.join(f'{key}: {value}' for key, value in said.items())}}}"
+    # No other command needs it.
+    import jinja2  # noqa: PLC0415
+
+    templates = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 (YAML)
+    templates.filters.update(key=_key, quoted=_quoted)
+    text = (_TEMPLATES / "init.yaml.txt").read_text(encoding="utf-8")
+    return templates.from_string(text).render(
+        name=name,
+        models=entries,
+        is_bundled=is_bundled,
+        dataset=dataset,
+        is_path=is_path,
+        judge=judge,
+        is_alone=len(models) - 1 < _MOST_ALONE,
+        compares=len(models) > 1,
+        # Whose labels are read from the alternatives of one token.
+        is_plain=not is_bundled and "backend" not in models[judge],
+    )
 
 
 def _key(name: str) -> str:
@@ -399,8 +350,6 @@ def _quoted(text: str) -> str:
 
 
 # -- plug-ins --------------------------------------------------------------------------------------
-
-_TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 
 
 def new(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
-from orchestrator.runner.event_loop import event_loop
+from orchestrator.runner.event_loop import at_once, event_loop
 from orchestrator.runner.models.records import Probes, needs_of
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers.connections import is_reached
@@ -43,9 +43,7 @@ async def _all(prepared: Prepared, specs: list[ModelSpec]) -> tuple[list[str], l
     with tempfile.TemporaryDirectory(prefix="orchestrator-check-") as folder:
         logs = Path(folder)
         with Store.open(logs / STORE_NAME) as store:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_one(prepared, spec, store, logs)) for spec in specs]
-    ends = [task.result() for task in tasks]
+            ends = await at_once(*(_one(prepared, spec, store, logs) for spec in specs))
     return [note for note, _ in ends if note], [fault for _, fault in ends if fault]
 
 

@@ -78,8 +78,16 @@ class Plugs:
 
     def mapping(self, family: str, value: object, path: KeyPath) -> PluginRef | None:
         """A mapping of `kind` and the kind's settings."""
-        named = self._kind(family, value, path)
-        return None if named is None else self.ref(family, *named, path)
+        if not isinstance(value, Mapping):
+            self._written.refuse(path, "must be a mapping with a 'kind'")
+            return None
+        kind = value.get("kind")
+        if not isinstance(kind, str):
+            what = "'kind' is missing" if kind is None else "'kind' must be text"
+            there = ", ".join(_kinds(family))
+            self._written.refuse(path, f"{what}; available: {there}", "kind")
+            return None
+        return self.ref(family, kind, value, path)
 
     def _found(self, kind: str) -> str:
         """A kind, the path of a file made absolute, so that a run finds it from any folder."""
@@ -89,24 +97,21 @@ class Plugs:
 
     def made(self, family: str, value: object, path: KeyPath) -> tuple[str, Any] | None:
         """A kind and its plug-in, from a mapping of `kind` and the kind's settings."""
-        named = self._kind(family, value, path)
-        if named is None:
+        found = self.mapping(family, value, path)
+        if found is None:
             return None
-        kind = self._found(named[0])
-        plugin = self._class(family, kind, path)
-        config = None if plugin is None else self.validate(plugin.Config, named[1], path)
-        if plugin is None or config is None:
-            return None
+        plugin = contracts.load(contracts.BASES[family], found.kind, allow_code=self._allow_code)
         try:
             with plugins.blaming():
-                made = plugin(config)
+                made = plugin(found.config)
                 if isinstance(made, Method):
                     contracts.check(made)
-                return kind, made
+                return found.kind, made
         except PluginError as error:
             self._written.refuse(path, str(error))
         except TypeError as error:
-            self._written.refuse(path, f"{kind!r} can't be made of its settings: {error}")
+            said = f"{found.kind!r} can't be made of its settings: {error}"
+            self._written.refuse(path, said)
         return None
 
     def models_named(self, kind: str) -> list[str]:
@@ -127,21 +132,6 @@ class Plugs:
             for name, field in fields
             if names(field.annotation) or any(map(names, field.metadata))
         ]
-
-    def _kind(
-        self, family: str, value: object, path: KeyPath
-    ) -> tuple[str, Mapping[str, object]] | None:
-        """A kind, and the mapping in the recipe that names it, with its settings."""
-        if not isinstance(value, Mapping):
-            self._written.refuse(path, "must be a mapping with a 'kind'")
-            return None
-        kind = value.get("kind")
-        if not isinstance(kind, str):
-            what = "'kind' is missing" if kind is None else "'kind' must be text"
-            there = ", ".join(_kinds(family))
-            self._written.refuse(path, f"{what}; available: {there}", "kind")
-            return None
-        return kind, value
 
     def dataset(self, value: object) -> PluginRef | None:
         """The dataset, whose kind may be told by its path; before what depends on its kind."""
@@ -200,9 +190,6 @@ class Plugs:
         except PluginError as error:
             self._written.refuse(path, str(error))
         return None
-
-    def _speaks(self, server: PluginRef) -> str:
-        return contracts.load(LaunchKind, server.kind, allow_code=self._allow_code).backend
 
     def need_permission(self, path: KeyPath, what: str) -> None:
         """Note a fault where a recipe names something to run, unless its code is allowed."""
@@ -305,7 +292,10 @@ class Plugs:
         server = None
         if _given(entry, "server"):
             server = self.slot(plugins.LAUNCH, entry["server"], (*path, "server"))
-        speaks = self._speaks(server) if server else PLAIN
+        speaks = PLAIN
+        if server:
+            launch = contracts.load(LaunchKind, server.kind, allow_code=self._allow_code)
+            speaks = launch.backend
         if not _given(entry, "backend"):
             if not _given(entry, "base_url"):
                 return server, speaks, None

@@ -145,6 +145,19 @@ async def _ended(future: "Future[Any]", stop: Stop) -> None:
     waiting.exception()
 
 
+async def at_once(*work: Work[T]) -> list[T]:
+    """Return the results of coroutines that go on at the same time, in their order.
+
+    The first error of any ends the others, and is raised.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
 def unwrapped(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the error that ended the run, out of its groups of tasks: ours before others."""
     leaves: list[BaseException] = []

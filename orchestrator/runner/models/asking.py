@@ -35,6 +35,7 @@ from orchestrator.records import (
     Scored,
     unsupported,
 )
+from orchestrator.runner.event_loop import at_once
 from orchestrator.wire import failures
 
 if TYPE_CHECKING:
@@ -168,9 +169,7 @@ async def scan(urls: Sequence[str], api_key: str = "") -> list[Found]:
     Addresses may end in `/v1`; the key "" is none. Returns one entry for each address, in the order
     given. Nothing is raised for a server's fault.
     """
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_look(server_address(url), api_key)) for url in urls]
-    return [task.result() for task in tasks]
+    return await at_once(*(_look(server_address(url), api_key) for url in urls))
 
 
 async def _look(url: str, api_key: str) -> Found:

@@ -17,6 +17,7 @@ from orchestrator.probing.abilities import Example
 from orchestrator.probing.record import ALTERNATIVES, BAD, NO, Finding, ProbeRecord, Seen, unknown
 from orchestrator.probing.replies import HttpReply, chat
 from orchestrator.records import Failure, Generation, Message, Messages, Sampling, Scored
+from orchestrator.runner.event_loop import at_once
 from orchestrator.runner.models.asking import Asking, Http, Target
 from orchestrator.wire import rulings
 from orchestrator.wire.requests import messages_of
@@ -177,13 +178,13 @@ class Probe:
             return self._first
         if quick:
             chats = [] if self._t.endpoint.plain else [self.chat()]
-            found = list(chain.from_iterable(await _at_once(*chats, self.scoring())))
+            found = list(chain.from_iterable(await at_once(*chats, self.scoring())))
         elif self._t.endpoint.plain:
-            found = list(chain.from_iterable(await _at_once(self.scoring(), self.choosing())))
+            found = list(chain.from_iterable(await at_once(self.scoring(), self.choosing())))
         else:
             # What follows needs the first reply.
             chat_findings = await self.chat()
-            scoring, sampling, choosing, tokens = await _at_once(
+            scoring, sampling, choosing, tokens = await at_once(
                 self.scoring(), self.sampling(), self.choosing(), self.tokens()
             )
             # By themselves: a draw may depend on what else a server computes, and what is asked
@@ -240,7 +241,7 @@ class Probe:
 
     async def chat(self) -> list[Finding]:
         """Check log-probabilities, and the number of alternatives."""
-        self._greedy, many = await _at_once(
+        self._greedy, many = await at_once(
             self._ask(), self._ask(top_logprobs=checks.ASKED_FOR_CAP)
         )
         if chat(self._greedy) is None:
@@ -259,7 +260,7 @@ class Probe:
         # Unlikely tokens show more than the likeliest; at temperature 1 ln p is raw everywhere.
         warm = Sampling(max_tokens=SCORED_TOKENS, temperature=1.0)
         first = [] if self._text is not None else [await self._generates()]
-        warm_draws = await _at_once(
+        warm_draws = await at_once(
             *(
                 self.asks.generate(ask.generate(model, record.PROMPTS[0], warm), seed)
                 for seed in range(1, _WARM_DRAWS + 1)
@@ -277,7 +278,7 @@ class Probe:
     async def _scored(
         self, drawn: list[tuple[Generation, ScoreAsk]]
     ) -> list[tuple[Generation, Scored | Failure]]:
-        scored = await _at_once(*(self.asks.score(ask) for _, ask in drawn))
+        scored = await at_once(*(self.asks.score(ask) for _, ask in drawn))
         return [(text, score) for (text, _), score in zip(drawn, scored, strict=True)]
 
     async def _alternatives(self) -> list[tuple[Generation, Scored | Failure]]:
@@ -300,7 +301,7 @@ class Probe:
 
     async def sampling(self) -> list[Finding]:
         """Check the effect of the temperature."""
-        warm, half = await _at_once(
+        warm, half = await at_once(
             self._ask(temperature=1.0, seed=1), self._ask(temperature=0.5, seed=1)
         )
         return [checks.temperature(warm, half)]
@@ -309,12 +310,12 @@ class Probe:
         """Check the effect of a seed."""
         several = {"temperature": 1.0, "max_tokens": SAMPLED_TOKENS}
         same = [await self._ask(seed=1, **several) for _ in range(2)]
-        others = await _at_once(*(self._ask(seed=seed, **several) for seed in (2, 3, 4)))
+        others = await at_once(*(self._ask(seed=seed, **several) for seed in (2, 3, 4)))
         return [checks.seed(same, others)]
 
     async def choosing(self) -> list[Finding]:
         """Check the exactness and correctness of label probabilities."""
-        letters, verdicts = await _at_once(
+        letters, verdicts = await at_once(
             *(
                 self.asks.choose(Ask().choose(self._t.model, QUESTION, labels))
                 for labels in (abilities.ONE_TOKEN, abilities.MANY_TOKENS)
@@ -376,9 +377,9 @@ class Probe:
         One after the other, then all at once: what is computed together rounds differently.
         """
         if not noise:
-            return tuple(await _at_once(*map(self._seen, record.PROMPTS))), None
+            return tuple(await at_once(*map(self._seen, record.PROMPTS))), None
         alone = tuple([await self._seen(prompt) for prompt in record.PROMPTS])
-        rounds = [await _at_once(*map(self._seen, record.PROMPTS)) for _ in range(_ROUNDS)]
+        rounds = [await at_once(*map(self._seen, record.PROMPTS)) for _ in range(_ROUNDS)]
         found = [one[0] for one in (record.compare(alone, some) for some in rounds) if one]
         return alone, max(found, default=None)
 
@@ -407,13 +408,3 @@ class Probe:
 
 def _is_refusal(finding: Finding) -> bool:
     return finding.value == NO or finding.state == BAD
-
-
-async def _at_once(*questions: Coroutine[Any, Any, T]) -> list[T]:
-    """Their answers, in their order."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(question) for question in questions]
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]

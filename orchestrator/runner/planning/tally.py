@@ -134,9 +134,9 @@ def count(
     `advance` is called with the number of items that are counted now.
     """
     tally = Tally()
-    stages = _Stages(plan)
+    driving = _Driving(plan, lookup, systems, blocks, group.units)
     for index in group.driven:
-        _drive_item(plan, stages, index, lookup, systems, blocks, group.units, tally)
+        driving.drive(index, tally)
         advance(1)
     if not group.is_sample:
         return tally
@@ -151,11 +151,23 @@ def count(
     return msgspec.structs.replace(tally, n_items=len(group.items), n_turns=n_turns, **grown)
 
 
-class _Stages:
-    """Stages that the units of an item have, and the stage that a request belongs to."""
+class _Driving:
+    """Drives the units of items, and says which stage of the plan a request belongs to.
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    `units` are those of an item that are driven, each with how many it stands for; None for all.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        lookup: Lookup,
+        systems: Mapping[str, str],
+        blocks: Blocks | None,
+        units: Mapping[int, float] | None,
+    ) -> None:
+        self._plan, self._lookup, self._systems = plan, lookup, systems
+        self._blocks = blocks
+        self._times = dict.fromkeys(range(plan.n_per_item), 1.0) if units is None else units
         self._planned = {mark_of(stage): stage for _, stage in plan.stages()}
         self._of_unit: dict[int, list[Mark]] = {}
 
@@ -187,69 +199,59 @@ class _Stages:
                     return mark
         return None
 
+    def drive(self, index: int, tally: Tally) -> None:
+        """Drive the units of an item against the store.
+
+        Keys are shared within an item only: each has a driver of its own, and memory stays flat.
+        """
+        first = index * self._plan.n_per_item
+        n_turns = 1 + len(self._plan.items.item(index).followups)
+        tally.n_items += 1
+        tally.n_turns += n_turns
+        seen: set[bytes] = set()
+        held: dict[Mark, float] = {}
+        missing: dict[tuple[str, str], float] = {}
+        beyond: dict[tuple[str, str], float] = {}
+        which = 0
+
+        def watch(key: bytes, kind: str, model: str) -> None:
+            if key not in seen:
+                seen.add(key)
+                mark = self.place(which, kind, model, n_turns, held)
+                if mark is not None:
+                    held[mark] = held.get(mark, 0) + self._times[which]
+                elif kind != "score":
+                    # Scores that no stage counts are observations of answers.
+                    beyond[kind, model] = beyond.get((kind, model), 0) + self._times[which]
+
+        driver = Driver(self._plan, cache(self._lookup), self._systems, watch=watch)
+        blocks = self._blocks
+        needed = None if blocks is None else blocks.needed(blocks.layout.block_of(index))
+        for which in self._times:
+            if needed is None or needed[which]:
+                driver.open(first + which)
+            else:
+                tally.skipped[which] += 1
+                tally.skipped_turns[which] += n_turns
+        faults = (end.fault.said for end in driver.finished if end.fault is not None)
+        tally.fault = tally.fault or next(faults, "")
+        waiting = {
+            unit.position - first for request in driver.outbox for unit, _ in request.waiters
+        }
+        tally.held.update({mark: round(n) for mark, n in held.items()})
+        for mark in {mark for unit in waiting for mark in self.of_unit(unit)}:
+            tally.open_items[mark] += 1
+            tally.open_turns[mark] += n_turns
+            tally.held_open[mark] += round(held.get(mark, 0))
+        for request in driver.outbox:
+            asked = request.kind, request.ask.model
+            of_unit = min(unit.position - first for unit, _ in request.waiters)
+            missing[asked] = missing.get(asked, 0) + self._times[of_unit]
+        tally.missing.update({asked: round(n) for asked, n in missing.items()})
+        tally.beyond.update({asked: round(n) for asked, n in beyond.items()})
+        driver.close()
+
 
 def mark_of(stage: Stage) -> Mark:
     """Return the properties in which equal stages of several methods agree."""
     return stage.name, stage.model, stage.draw
-
-
-def _drive_item(  # noqa: PLR0913 (what is driven, and where the counts go)
-    plan: Plan,
-    stages: _Stages,
-    index: int,
-    lookup: Lookup,
-    systems: Mapping[str, str],
-    blocks: Blocks | None,
-    units: Mapping[int, float] | None,
-    tally: Tally,
-) -> None:
-    """Drive the units of an item against the store.
-
-    Keys are shared within an item only, so each item has a driver of its own and memory stays flat.
-    """
-    first = index * plan.n_per_item
-    n_turns = 1 + len(plan.items.item(index).followups)
-    tally.n_items += 1
-    tally.n_turns += n_turns
-    seen: set[bytes] = set()
-    held: dict[Mark, float] = {}
-    missing: dict[tuple[str, str], float] = {}
-    beyond: dict[tuple[str, str], float] = {}
-    which = 0
-
-    def watch(key: bytes, kind: str, model: str) -> None:
-        if key not in seen:
-            seen.add(key)
-            mark = stages.place(which, kind, model, n_turns, held)
-            if mark is not None:
-                held[mark] = held.get(mark, 0) + times(which)
-            elif kind != "score":
-                # Scores that no stage counts are observations of answers.
-                beyond[kind, model] = beyond.get((kind, model), 0) + times(which)
-
-    def times(which: int) -> float:
-        return 1 if units is None else units[which]
-
-    driver = Driver(plan, cache(lookup), systems, watch=watch)
-    needed = None if blocks is None else blocks.needed(blocks.layout.block_of(index))
-    for which in range(plan.n_per_item) if units is None else units:
-        if needed is None or needed[which]:
-            driver.open(first + which)
-        else:
-            tally.skipped[which] += 1
-            tally.skipped_turns[which] += n_turns
-    faults = (end.fault.said for end in driver.finished if end.fault is not None)
-    tally.fault = tally.fault or next(faults, "")
-    waiting = {unit.position - first for request in driver.outbox for unit, _ in request.waiters}
-    tally.held.update({mark: round(n) for mark, n in held.items()})
-    for mark in {mark for unit in waiting for mark in stages.of_unit(unit)}:
-        tally.open_items[mark] += 1
-        tally.open_turns[mark] += n_turns
-        tally.held_open[mark] += round(held.get(mark, 0))
-    for request in driver.outbox:
-        asked = request.kind, request.ask.model
-        of_unit = min(unit.position - first for unit, _ in request.waiters)
-        missing[asked] = missing.get(asked, 0) + times(of_unit)
-    tally.missing.update({asked: round(n) for asked, n in missing.items()})
-    tally.beyond.update({asked: round(n) for asked, n in beyond.items()})
-    driver.close()

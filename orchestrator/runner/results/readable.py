@@ -63,7 +63,13 @@ def frames_of(
     mayread = not is_foreign(directory.path)
     maywrite = mayread and apart is None
     with ExitStack() as side:
-        own = apart or side.enter_context(_own_folder(directory.results if maywrite else None))
+        own = apart
+        if maywrite:
+            # On the disk of the results, where that can be written.
+            with contextlib.suppress(OSError):
+                files.real_folder(directory.results)
+                own = side.enter_context(files.temporary_folder(directory.results))
+        own = own or side.enter_context(files.temporary_folder())
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
         held = _taken(store, directory.results, own) if mayread else None
         if held is None:
@@ -85,18 +91,6 @@ def frames_of(
         frames = FrameFiles(held or own, _readable(items), roles(store), beside)
         weakref.finalize(frames, side.pop_all().close)
     return frames
-
-
-@contextlib.contextmanager
-def _own_folder(beside: Path | None) -> Iterator[Path]:
-    """A folder of this reader alone, on the disk of the results where that can be written."""
-    with ExitStack() as stack:
-        made = None
-        if beside is not None:
-            with contextlib.suppress(OSError):
-                files.real_folder(beside)
-                made = stack.enter_context(files.temporary_folder(beside))
-        yield made or stack.enter_context(files.temporary_folder())
 
 
 def _taken(store: Store, results: Path, own: Path) -> Path | None:

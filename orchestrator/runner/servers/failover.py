@@ -23,6 +23,7 @@ from orchestrator.scheduler.copies import Copies, Copy, Tried
 _LOOK_S: Final = 1.0
 # Servers whose connection may break on the same request in one attempt.
 _MOST_BROKEN: Final = 2
+_ALONE: Final = "fails what others answer, so they get its requests, and it one from time to time"
 
 _log = logging.getLogger(__name__)
 
@@ -201,10 +202,9 @@ class Failover(Client):
         tried.pop(copy.number, None)
         suspects = self.copies.answered(copy, tried, now - began, now)
         if was_suspect:
-            n = copy.number + 1, len(self.copies.all)
-            _log.info("%s: server %d of %d answers again", self._model, *n)
+            self._say(copy, "answers again", logging.INFO)
         for other in suspects:
-            self._warn(other, tried[other.number].message)
+            self._say(other, f"{_ALONE}: {tried[other.number].message}")
         if suspects or was_suspect:
             self._count()
 
@@ -215,15 +215,9 @@ class Failover(Client):
 
     # -- servers that are suspect ------------------------------------------------------------------
 
-    def _warn(self, copy: Copy, said: str) -> None:
-        _log.warning(
-            "%s: server %d of %d fails what others answer, so they get its requests, and it one "
-            "from time to time: %s",
-            self._model,
-            copy.number + 1,
-            len(self.copies.all),
-            said,
-        )
+    def _say(self, copy: Copy, words: str, level: int = logging.WARNING) -> None:
+        number, n = copy.number + 1, len(self.copies.all)
+        _log.log(level, "%s: server %d of %d %s", self._model, number, n, words)
 
     async def watch(self) -> None:
         """Look for servers that have gone silent until closed; others are asked what they have."""
@@ -233,7 +227,7 @@ class Failover(Client):
             for copy, quiet_s in self.copies.silent(self._loop.time()):
                 failure = Failure("timeout", f"silent for {quiet_s:.0f} s while others answer")
                 if copy not in known:
-                    self._warn(copy, failure.message)
+                    self._say(copy, f"{_ALONE}: {failure.message}")
                     self._count()
                 for one in self._open:
                     if one.copy is copy and copy.number not in one.tried:

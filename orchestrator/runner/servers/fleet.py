@@ -14,7 +14,7 @@ from orchestrator.backend import Backend, Endpoint, NamesItself, Provenance, ans
 from orchestrator.errors import OrchestratorError, ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
-from orchestrator.runner.event_loop import Errand
+from orchestrator.runner.event_loop import Errand, at_once
 from orchestrator.runner.logs import RepeatedEvents
 from orchestrator.runner.models.asking import Target
 from orchestrator.runner.models.identity import addresses, provenance_words
@@ -154,13 +154,9 @@ class Fleet:
         A judge that can't do what its method asks is met only when the first answers are there, and
         these have been paid for by then. A server that does not answer is looked at when asked.
         """
-        try:
-            async with asyncio.TaskGroup() as group:
-                # After a look that failed others come here before the run has stopped.
-                for name in sorted(self._to_look - self._found.keys()):
-                    group.create_task(self._connect(name, is_first=True))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        # After a look that failed others come here before the run has stopped.
+        left = sorted(self._to_look - self._found.keys())
+        await at_once(*(self._connect(name, is_first=True) for name in left))
         self._to_look = set()
 
     async def _others(self, model: str) -> None:
@@ -291,7 +287,7 @@ class Fleet:
                 if url in urls:
                     # One bad server never holds its model.
                     held = partial(hold, name) if several is None else partial(several.hold, number)
-                    compare = partial(self._compare, spec, number, several, is_broken=True)
+                    compare = partial(self._compare, spec, number, is_broken=True)
                     self._doubts.doubt((name, number), held, compare)
 
     def _renamed(self, model: str, number: int) -> None:
@@ -300,14 +296,13 @@ class Fleet:
             several.broken.add(number)
         self.listener.doubted(model)
 
-    async def _compare(
-        self, spec: ModelSpec, number: int, several: Replicas | None, *, is_broken: bool
-    ) -> None:
+    async def _compare(self, spec: ModelSpec, number: int, *, is_broken: bool) -> None:
         """Hold a server to what it was.
 
         Where not `is_broken`, a server that gives no answer may only be busy, and requests tell
         whether it is reached; else it is gone.
         """
+        several = self._replicas.get(spec.name)
         try:
             end = asyncio.get_running_loop().time() + _LOOKS_S
             found = await self._one(spec, number)
@@ -340,9 +335,8 @@ class Fleet:
             for spec in self._specs.values():
                 if not is_reached(spec) or self.states[spec.name] != "ready":
                     continue
-                several = self._replicas.get(spec.name)
                 for number in range(self.n_servers(spec.name)):
-                    compare = partial(self._compare, spec, number, several, is_broken=False)
+                    compare = partial(self._compare, spec, number, is_broken=False)
                     self._doubts.doubt((spec.name, number), lambda _: None, compare)
 
     async def compare_at_end(self) -> None:
@@ -358,9 +352,7 @@ class Fleet:
             for (name, number), at in self._compared_at.items():
                 spec = self._specs[name]
                 if self._asks and is_reached(spec) and now - at >= _AT_END_S:
-                    several = self._replicas.get(name)
-                    compare = self._compare(spec, number, several, is_broken=False)
-                    group.create_task(compare)
+                    group.create_task(self._compare(spec, number, is_broken=False))
 
     async def mend(self, fail: Callable[[OrchestratorError], None]) -> None:
         """Bring back and look at servers, as far as is asked for, until cancelled.
@@ -392,7 +384,7 @@ class Fleet:
                 elif server.launch.carrier is not None:
                     server.launch.carrier.lost = (*server.launch.carrier.lost, loss.node)
                 if name in loss.waiting:
-                    server.wait()
+                    server.may_start.clear()
             for server, share in zip(copies, loss.moved.get(name, ()), strict=False):
                 if share.node != server.node:
                     server.move(share, loss.node)
@@ -400,22 +392,18 @@ class Fleet:
     def admit(self, models: Collection[str]) -> None:
         """Let the servers of these models start, which waited for others to end."""
         for server in _each(self._servers.get(name, ()) for name in models):
-            server.admit()
+            server.may_start.set()
 
     async def rest(self, models: Collection[str]) -> None:
         """End the servers of these models until they are asked again."""
-        async with asyncio.TaskGroup() as group:
-            for server in _each(self._servers[name] for name in models):
-                group.create_task(server.rest())
+        await at_once(*(one.rest() for one in _each(self._servers[name] for name in models)))
         self.states.update(dict.fromkeys(models, "idle"))
 
     async def stop(self) -> None:
         """Close what was not used; end every server that was launched, unless it is to be kept."""
         while self._found:
             await self._found.popitem()[1].close()
-        async with asyncio.TaskGroup() as group:
-            for server in self.launched:
-                group.create_task(server.stop())
+        await at_once(*(server.stop() for server in self.launched))
 
     async def _way(self, spec: ModelSpec, number: int) -> tuple[str, Endpoint] | Failure:
         """Return the kind and the place of a server of a model; start the server if need be."""

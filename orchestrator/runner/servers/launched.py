@@ -80,6 +80,7 @@ class Launched:
         listener: Told when it is ready, or when its machine is out of reach.
         node: Name of the machine of a cluster that it is planned on, or of several with commas
             between them; empty for any.
+        may_start: Set unless others have its room.
         no_room: Why no node that is left has room for it: it is given up if its next start fails.
     """
 
@@ -106,8 +107,8 @@ class Launched:
         self._given_up: Failure | None = None
         self._lost_at: float | None = None
         self._last_end: End | None = None
-        self._may_start = asyncio.Event()
-        self._may_start.set()
+        self.may_start = asyncio.Event()
+        self.may_start.set()
         self.no_room = ""
         self._is_silent = False
         self.listener = Listener()
@@ -157,14 +158,6 @@ class Launched:
         if not share.node:
             why = f"node {lost} is out of reach, and no other has room for the server {self.name!r}"
             self._given_up = Failure("dead_server", why, permanent=True)
-
-    def wait(self) -> None:
-        """Don't start it before `admit`: others have its room."""
-        self._may_start.clear()
-
-    def admit(self) -> None:
-        """Let it start."""
-        self._may_start.set()
 
     async def end_silent(self) -> None:
         """End the server although it runs, as it hangs; who asks for it next starts it again."""
@@ -224,7 +217,7 @@ class Launched:
     async def _start(self) -> None:
         while True:
             try:
-                await self._may_start.wait()
+                await self.may_start.wait()
                 _log.info("starting server %s", self.name, extra={"log": str(self._log_path)})
                 if self.launch.carrier is not None:
                     self.launch.carrier.prefer = self.node

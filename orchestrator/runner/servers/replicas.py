@@ -130,13 +130,7 @@ class Replicas(Failover):
                 self._failures[copy.number] = found
 
     def _miss(self, copy: Copy, failure: Failure) -> None:
-        _log.warning(
-            "%s: server %d of %d is unreachable; using the others: %s",
-            self._model,
-            copy.number + 1,
-            len(self.copies.all),
-            failure.message,
-        )
+        self._say(copy, f"is unreachable; using the others: {failure.message}")
         if not failure.permanent:
             self._seek(copy)
 

@@ -346,12 +346,12 @@ async def test_a_server_that_its_machine_ended_is_no_crash_although_its_command_
 
 
 async def test_a_server_that_has_to_wait_for_room_starts_when_it_is_let(at_once):
-    server = lost(Kind(), lambda server, _: server.wait())
+    server = lost(Kind(), lambda server, _: server.may_start.clear())
     async with asyncio.TaskGroup() as group:
         starting = group.create_task(server.running())
         done, _ = await asyncio.wait([starting], timeout=0.1)
         assert not done
-        server.admit()
+        server.may_start.set()
     assert starting.result().pid == 1
 
 
