@@ -31,7 +31,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 901,
-    "functions with `Any` in the signature": 212,
+    "functions with `Any` in the signature": 202,
     "lines": 97_798,
     "files": 395,
     "distinct names": 3_481,
