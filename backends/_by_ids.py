@@ -14,16 +14,10 @@ import numpy as np
 from pydantic import Field
 
 from backends._openai_compatible import ChatConfig, OpenaiCompatible
-from backends._tokens import (
-    Cache,
-    Contexts,
-    Failed,
-    Ids,
-    TokenizerRoutes,
-    as_outcome,
-    outcome,
-)
+from backends._tokens import Cache, Contexts, Ids, TokenizerRoutes, as_outcome
+from backends._transport import Transport
 from orchestrator.ask import ChooseAsk, ScoreAsk
+from orchestrator.backend import Endpoint
 from orchestrator.records import (
     Choice,
     Failure,
@@ -34,6 +28,8 @@ from orchestrator.records import (
 )
 from orchestrator.wire import by_ids, replies
 from orchestrator.wire.by_ids import Cut, Forced, Path, Walk
+from orchestrator.wire.failures import Failed
+from orchestrator.wire.requests import Dialect
 
 # Sets of labels in their contexts that are remembered; most judges have one.
 _MOST_REMEMBERED: Final = 256
@@ -99,9 +95,6 @@ class Separated:
         self._ids = ids
 
 
-_NO_FEATURES: Final = "{} gives no {}; the embedded server does"
-
-
 class Labels(msgspec.Struct):
     """Labels as paths of tokens, and what was read of them so far.
 
@@ -141,19 +134,33 @@ class ByIds(OpenaiCompatible):
     Attributes:
         server_name: The server's name in refusals.
         score_method: What its scores are called, after `kind`.
+        tokenizer: Class of its tokenizer's routes.
     """
 
     server_name: ClassVar[str]
     score_method: ClassVar[str]
-    _contexts: Contexts
-    _separated: Separated | None = None
-    _cuts: Cache[tuple[Ids, tuple[Label, ...]], Cut] | None = None
+    tokenizer: ClassVar[type[TokenizerRoutes]]
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        transport: Transport,
+        dialect: Dialect,
+        config: ByIdsConfig,
+        *,
+        prefill: bool = False,
+        raw: bool | None = None,
+    ) -> None:
+        super().__init__(endpoint, transport, dialect, prefill=prefill, raw=raw)
+        self._config = config
+        self._tokenizer = self.tokenizer(self._ask, endpoint.model, self._dialect.template)
+        self._separated = Separated(self._tokenizer)
+        self._contexts = Contexts(self._tokenizer, plain=endpoint.plain, taken=dialect.taken)
+        self._cuts: Cache[tuple[Ids, tuple[Label, ...]], Cut] = Cache(_MOST_REMEMBERED)
 
     @as_outcome
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """See `orchestrator.backend.SpellsTokens`."""
-        if self._separated is None:
-            self._separated = Separated(self._contexts.server)
         return await self._separated.spell(ids)
 
     @as_outcome
@@ -162,21 +169,24 @@ class ByIds(OpenaiCompatible):
         ids = await self._contexts.prompt(messages)
         return ids, await self._contexts.server.text(ids)
 
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+    @as_outcome
+    async def score(self, ask: ScoreAsk) -> Scored:
         """See `orchestrator.backend.Backend`."""
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
+        self._check_turns(ask.messages)
         if ask.features:
-            return unsupported(_NO_FEATURES.format(self.server_name, ", ".join(ask.features)))
+            said = (
+                f"{self.server_name} gives no {', '.join(ask.features)}; the embedded server does"
+            )
+            raise Failed(unsupported(said))
         if not ask.token_ids and not ask.text and not ask.end_of_turn:
             return replies.scored_nothing(f"{self.kind}.{self.score_method}", ask)
-        return await outcome(self._score(ask))
+        return await self._score(ask)
 
-    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+    @as_outcome
+    async def choose(self, ask: ChooseAsk) -> Choice:
         """See `orchestrator.backend.Backend`."""
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
-        return await outcome(self._choose(ask))
+        self._check_turns(ask.messages)
+        return await self._choose(ask)
 
     async def _score(self, ask: ScoreAsk) -> Scored:
         prompt = await self._contexts.prompt(ask.messages)
@@ -205,13 +215,8 @@ class ByIds(OpenaiCompatible):
         """A choice by a model that can be asked it; raises `Failed`."""
         raise NotImplementedError
 
-    async def _labels(self, ask: ChooseAsk, negligible: float) -> Labels:
+    async def _labels(self, ask: ChooseAsk) -> Labels:
         """The labels as paths, nothing read yet.
-
-        Args:
-            ask: Names them.
-            negligible: The share of the most probable label's probability under which another one
-                is only bounded; 0 for never.
 
         Raises:
             Failed: If they can't be told apart, or the server does not say.
@@ -222,6 +227,7 @@ class ByIds(OpenaiCompatible):
             begun = (await self._contexts.continuation(prompt, ask.prefix.text)).ids
         whole = (*prompt, *begun)
         paths, tree = await self._paths(whole, len(begun), ask.labels)
+        negligible = self._config.choose_negligible
         least = math.log(negligible) if negligible else -math.inf
         return Labels(whole, paths, Walk(tree, least))
 
@@ -250,6 +256,4 @@ class ByIds(OpenaiCompatible):
 
         if tail is None:
             return await cut()
-        if self._cuts is None:
-            self._cuts = Cache(_MOST_REMEMBERED)
         return await self._cuts.learn((tail, tuple(labels)), cut, lambda _: 1)

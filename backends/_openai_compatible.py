@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from backends._tokens import NO_TEXT, Ids, TokenizerRoutes, as_outcome, known, outcome
+from backends._tokens import NO_TEXT, Ids, TokenizerRoutes, as_outcome, outcome
 from backends._transport import Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
@@ -38,6 +38,7 @@ from orchestrator.records import (
 )
 from orchestrator.wire import failures, labels, replies, requests
 from orchestrator.wire import rewards as wire
+from orchestrator.wire.failures import Failed, known
 from orchestrator.wire.requests import Dialect
 
 T = TypeVar("T")
@@ -113,11 +114,11 @@ class OpenaiCompatible:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._endpoint!r})"
 
+    @as_outcome
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """See `orchestrator.backend.Backend`."""
+        self._check_turns(ask.messages)
         dialect, model = self._dialect_of(ask), self._endpoint.model
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
         legacy = self._endpoint.plain and not dialect.plain
         encode = requests.completion if legacy else requests.chat
         sampling, raw = ask.sampling, self._raw
@@ -125,20 +126,22 @@ class OpenaiCompatible:
             # Settings that leave the softmax as it is on every server.
             is_neutral = sampling.temperature == 1 and sampling.top_p == 1 and sampling.top_k == 0
             raw = sampling.temperature == 0 or is_neutral
-        reading = replies.Reading(
-            logprobs=dialect.logprobs,
-            top=ask.top_logprobs,
-            raw=raw,
-            offsets=ask.offsets,
-            thinking_end=self._endpoint.thinking_end,
-            secret=self._endpoint.secret,
-            ids=dialect.token_ids,
-        )
+        reading = self._reading(ask, raw=raw, logprobs=dialect.logprobs, ids=dialect.token_ids)
         read = replies.completion if legacy else replies.generation
         return await self._post(
             "/completions" if legacy else "/chat/completions",
             lambda: encode(model, ask, seed, dialect),
             lambda body: read(body, reading),
+        )
+
+    def _reading(self, ask: GenerateAsk, *, raw: bool, **more: bool) -> replies.Reading:
+        """The parts of the reply to read; see `orchestrator.wire.drawn.Reading`."""
+        return replies.Reading(
+            top=ask.top_logprobs,
+            raw=raw,
+            thinking_end=self._endpoint.thinking_end,
+            secret=self._endpoint.secret,
+            **{"offsets": ask.offsets, **more},
         )
 
     def _dialect_of(self, ask: GenerateAsk) -> Dialect:  # noqa: ARG002 (for those that tell apart)
@@ -149,14 +152,12 @@ class OpenaiCompatible:
         """Return what is asked in the roles that the server takes."""
         return msgspec.structs.replace(ask, messages=self._dialect.taken(ask.messages))
 
-    def _turns(self, messages: Messages) -> Failure | None:
-        """Return the reason why a base model can't be asked this; None if it can."""
-        if not self._endpoint.plain or len(messages) == 1:
-            return None
-        said = (
-            f"a base model (template: none) goes on from one text, not from {len(messages)} turns"
-        )
-        return unsupported(said)
+    def _check_turns(self, messages: Messages) -> None:
+        """See that a base model can be asked this; else `Failed`."""
+        if self._endpoint.plain and len(messages) != 1:
+            n = len(messages)
+            said = f"a base model (template: none) goes on from one text, not from {n} turns"
+            raise Failed(unsupported(said))
 
     async def score(self, ask: ScoreAsk) -> Scored | Failure:  # noqa: ARG002 (the protocol's)
         """Not possible: current OpenAI-compatible chat endpoints score no given tokens."""
@@ -209,10 +210,10 @@ class OpenaiCompatible:
         """See `orchestrator.backend.Backend`."""
         await self._transport.close()
 
+    @as_outcome
     async def _rated(self, ask: RewardAsk) -> Rewards | Failure:
         """Rate a conversation by `/pooling`, where the server renders it."""
-        if (refused := self._unratable(ask.messages)) is not None:
-            return refused
+        self._check_ratable(ask.messages)
         model, template = self._endpoint.model, self._dialect.template
         method, secret = f"{self.kind}.pooling", self._endpoint.secret
         found = await self._post_to(
@@ -222,11 +223,10 @@ class OpenaiCompatible:
         )
         return self._with_route(found, wire.POOLING)
 
-    def _unratable(self, messages: Messages) -> Failure | None:
-        """Return the reason why a conversation can't be rated; None where it can."""
-        if self._endpoint.plain:
-            return _NO_TURNS
-        return None if messages[-1].role == "assistant" else _NO_ANSWER
+    def _check_ratable(self, messages: Messages) -> None:
+        """See that a conversation can be rated; else `Failed`."""
+        if self._endpoint.plain or messages[-1].role != "assistant":
+            raise Failed(_NO_TURNS if self._endpoint.plain else _NO_ANSWER)
 
     def _with_route(self, found: Rewards | Failure, path: str) -> Rewards | Failure:
         """Return the outcome; if the server lacks the route for this model, say what to do."""
@@ -297,24 +297,24 @@ class OpenaiCompatible:
                 break
         return self._names
 
-    async def _served(self) -> tuple[str, ...] | Failure:
-        """The names that the server lists; a failure if the model is not among them.
+    async def _check_served(self) -> None:
+        """See that the server lists the model; else `Failed`.
 
         A server that lists none answers to every name, as the fake one does.
         """
-        names = await self._listed()
-        if isinstance(names, Failure) or not names or self._endpoint.model in names:
-            return names
-        return Failure("not_found", self._no_such_model(), permanent=True)
+        names = known(await self._listed())
+        if names and self._endpoint.model not in names:
+            raise Failed(Failure("not_found", self._no_such_model(), permanent=True))
 
-    async def _version(self, path: str = "/version") -> tuple[str, str] | Failure:
-        """Version and fingerprint that the server states."""
-        reply = await self._transport.get(path, CONTROL_TIMEOUT_S)
-        return self._read(reply, replies.version)
+    async def _version(self, path: str = "/version") -> tuple[str, str]:
+        """Version and fingerprint that the server states; raises `Failed`."""
+        return known(self._read(await self._got(path), replies.version))
 
-    def _read(self, reply: Reply | Failure, decode: Decode[T]) -> T | Failure:
-        if isinstance(reply, Failure):
-            return reply
+    async def _got(self, path: str) -> Reply:
+        """The reply to a question about the server itself; raises `Failed`."""
+        return known(await self._transport.get(path, CONTROL_TIMEOUT_S))
+
+    def _read(self, reply: Reply, decode: Decode[T]) -> T | Failure:
         if reply.status in range(200, 300):
             found = decode(reply.body)
             # Gateways write 201 or 203 as well; what came is paid for.
@@ -363,10 +363,10 @@ class Native(OpenaiCompatible):
         dialect = Dialect(token_ids=True, top_k_off=0, system_role=config.system_role)
         super().__init__(endpoint, transport, dialect, raw=True)
 
+    @as_outcome
     async def score(self, ask: ScoreAsk) -> Scored | Failure:
         """See `orchestrator.backend.Backend`."""
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
+        self._check_turns(ask.messages)
         method, plain, sent = f"{self.kind}.score", self._endpoint.plain, self._taken(ask)
         if not ask.token_ids and not ask.text and not ask.end_of_turn:
             return replies.scored_nothing(method, ask)
@@ -376,10 +376,10 @@ class Native(OpenaiCompatible):
             lambda body: replies.scored(body, ask, method, self._endpoint.secret),
         )
 
+    @as_outcome
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Backend`."""
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
+        self._check_turns(ask.messages)
         model, plain, sent = self._endpoint.model, self._endpoint.plain, self._taken(ask)
         method, secret = f"{self.kind}.choose", self._endpoint.secret
         return await self._post(
@@ -392,11 +392,11 @@ class Native(OpenaiCompatible):
         """See `orchestrator.backend.RatesAnswers`; the server renders the conversation."""
         return await self._rated(ask)
 
-    async def provenance(self) -> Provenance | Failure:
+    @as_outcome
+    async def provenance(self) -> Provenance:
         """Version and fingerprint; a failure if the server does not have the model."""
-        served = await self._served()
-        stated = served if isinstance(served, Failure) else await self._version()
-        return stated if isinstance(stated, Failure) else self._stated(*stated)
+        await self._check_served()
+        return self._stated(*await self._version())
 
 
 H = TypeVar("H", bound=ChatConfig)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Generic, ParamSpec, Protocol, TypeVar
 from orchestrator.ask import messages_digest
 from orchestrator.records import Failure, Message, Messages, unsupported
 from orchestrator.wire import by_ids
+from orchestrator.wire.failures import Failed, known
 from orchestrator.wire.requests import NOTHING
 from orchestrator.wire.spelling import Context, Continuation
 
@@ -25,25 +26,6 @@ _TAIL: Final = 8
 _MOST_CACHED_IDS: Final = 2**20
 _MOST_CACHED_CHARACTERS: Final = 2**20
 _WORDS: Final = ("x", "7")
-
-
-class Failed(Exception):  # noqa: N818 (a failure on its way to becoming a value)
-    """A request failed; caught where a back-end's method ends."""
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
-        super().__init__(failure.message)
-
-
-def known(value: V | Failure) -> V:
-    """`value`.
-
-    Raises:
-        Failed: If it is a failure.
-    """
-    if isinstance(value, Failure):
-        raise Failed(value)
-    return value
 
 
 class AskServer(Protocol):

@@ -22,12 +22,12 @@ from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
 from backends._tokens import (
     AskServer,
-    Contexts,
-    Failed,
     Ids,
     TokenizerRoutes,
     as_outcome,
-    known,
+)
+from backends._tokens import (
+    Contexts as Contexts,
 )
 from backends._transport import Transport
 from backends.llamacpp import completions, wire
@@ -44,6 +44,7 @@ from orchestrator.errors import UsageError
 from orchestrator.records import Choice, Failure, Generation, Message, Messages, Scored, unsupported
 from orchestrator.wire import by_ids, failures, replies
 from orchestrator.wire.by_ids import Forced, Reading
+from orchestrator.wire.failures import Failed, known
 from orchestrator.wire.parsing import text_of
 from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names
 
@@ -98,179 +99,6 @@ class _Server(msgspec.Struct, frozen=True):
     meta: wire.Meta
     forcer: "Forcer"
     turns: asyncio.Semaphore
-
-
-class Connection(ByIds):
-    """A connection to one model of llama-server."""
-
-    kind = "llamacpp"
-    server_name = "llama-server"
-    score_method = "forced"
-
-    def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
-        dialect = Dialect(system_role=config.system_role)
-        super().__init__(endpoint, transport, dialect, raw=True)
-        self._config = config
-        self._tokenizer = Tokenizer(self._ask, endpoint.model, self._dialect.template)
-        self._contexts = Contexts(self._tokenizer, plain=endpoint.plain, taken=dialect.taken)
-        self._found: _Server | None = None
-        self._finding = asyncio.Lock()
-        self._told_of_metrics = False
-
-    # -- what is asked ----------------------------------------------------------------------------
-
-    @as_outcome
-    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
-        """See `orchestrator.backend.Backend`."""
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
-        server = await self._server()
-        prompt = await self._contexts.prompt(ask.messages)
-        extra = {"cache_prompt": self._config.cache_prompt, **self._dialect.others}
-        made = await self._ask(
-            COMPLETION,
-            lambda: wire.generate(prompt, ask, seed, extra),
-            lambda body, secret: completions.draft(body, len(prompt), secret),
-        )
-        if not made.complete or ask.sampling.stop:
-            spelled = await self._tokenizer.spelled(made.tokens)
-            lacking = known(completions.place(made, spelled))
-            if lacking:
-                async with server.turns:
-                    for at in lacking:
-                        before = (*prompt, *made.tokens[:at])
-                        found, _ = await server.forcer.look_up(
-                            before, made.tokens[at], ask.top_logprobs
-                        )
-                        completions.fill(made, at, found, ask.top_logprobs)
-        reading = replies.Reading(
-            top=ask.top_logprobs,
-            offsets=ask.offsets,
-            thinking_end=self._endpoint.thinking_end,
-            secret=self._endpoint.secret,
-        )
-        return known(completions.generation(made, reading))
-
-    @as_outcome
-    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
-        """See `orchestrator.backend.SpellsTokens`; the server knows the bytes of each."""
-        await self._server()
-        asked = tuple(ids)
-        return dict(zip(asked, await self._tokenizer.spelled(asked), strict=True))
-
-    @as_outcome
-    async def provenance(self) -> Provenance | Failure:
-        """Build and fingerprint; a failure if the server does not have the model."""
-        server = await self._server()
-        reply = known(await self._transport.get("/health", CONTROL_TIMEOUT_S))
-        if reply.status != 200:
-            return self._classified(reply)
-        # A short hash of the known facts about weights and template.
-        meta, props = server.meta, server.props
-        stated = (props.model_ftype, meta.n_vocab, meta.n_params, meta.size, props.chat_template)
-        fingerprint = hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
-        return self._stated(text_of(props.build_info), fingerprint)
-
-    async def load(self) -> ServerLoad | None:
-        """Figures from `/metrics`; None where the server was started without them."""
-        reply = await self._transport.get("/metrics", CONTROL_TIMEOUT_S)
-        if isinstance(reply, Failure):
-            return None
-        model = self._endpoint.model
-        found = replies.load_figures(reply.body, model) if reply.status == 200 else None
-        if found is None and not self._told_of_metrics:
-            self._told_of_metrics = True
-            logger.info(_NO_METRICS, self._endpoint.base_url)
-        return found
-
-    # -- how it is done ---------------------------------------------------------------------------
-
-    async def _score(self, ask: ScoreAsk) -> Scored:
-        await self._server()  # says what to do where it is another server
-        return await super()._score(ask)
-
-    async def _forced(self, prompt: Ids, ids: Ids, n_top: int) -> Forced:
-        server = await self._server()
-        async with server.turns:
-            step = await server.forcer.force(prompt, ids, n_top)
-        top = known(completions.top_of(step.listed, n_top)) if n_top else None
-        return Forced(np.array(step.logprobs, dtype=np.float32), top, step.n_cached)
-
-    async def _choose(self, ask: ChooseAsk) -> Choice:
-        server = await self._server()
-        found = await self._labels(ask, self._config.choose_negligible)
-        async with server.turns:
-            walk, whole = found.walk, found.whole
-            n_vocab = server.meta.n_vocab
-            usual = n_vocab if n_vocab <= _SMALL_VOCABULARY else _ALTERNATIVES
-            n_listed = min(self._config.choose_top_logprobs or usual, n_vocab)
-            reading, n_cached = await server.forcer.look(whole, n_listed)
-            walk.add([()], [reading])
-            n_requests = 1
-            while nodes := walk.unread():
-                reading, _ = await server.forcer.look((*whole, *nodes[0]), n_listed)
-                walk.add(nodes[:1], [reading])
-                n_requests += 1
-            for node, tokens in walk.missing().items():
-                for token in tokens:
-                    step = await server.forcer.step((*whole, *node), token, 1)
-                    n_requests += 1
-                    if not math.isnan(step.logprobs[0]):
-                        walk.add([node], [by_ids.Reading({token: step.logprobs[0]})])
-        return found.choice(f"{self.kind}.n_probs", n_cached, n_requests)
-
-    # -- what the server is -----------------------------------------------------------------------
-
-    async def _server(self) -> _Server:
-        """Return the facts about the server.
-
-        Raises:
-            Failed: If it does not say, or its numbers can't be right.
-        """
-        async with self._finding:
-            if self._found is None:
-                self._found = await self._find()
-        return self._found
-
-    async def _find(self) -> _Server:
-        reply = known(await self._transport.get("/props", CONTROL_TIMEOUT_S))
-        if reply.status in (404, 405):
-            raise Failed(_PYTHON_SERVER)
-        secret = self._endpoint.secret
-        props = known(self._read(reply, lambda body: wire.props(body, secret)))
-        if props.drafts != "none":
-            raise Failed(unsupported(failures.clean(_DRAFTS.format(props.drafts))))
-        listed = known(await self._transport.get("/v1/models", CONTROL_TIMEOUT_S))
-        models = known(self._read(listed, lambda body: wire.served(body, secret)))
-        name = self._endpoint.model
-        model = next((one for one in models if name in one.names), None)
-        if model is None:
-            self._names = tuple(dict.fromkeys(other for one in models for other in one.names))
-            raise Failed(Failure("not_found", self._no_such_model(), permanent=True))
-        eos = props.eos_token.encode("utf-8", "replace")
-        meta, cache = model.meta or wire.Meta(), self._config.cache_prompt
-        forcer = Forcer(self._ask, self._tokenizer, meta.n_vocab, eos, cache=cache)
-        return _Server(props, meta, forcer, asyncio.Semaphore(max(props.total_slots or 1, 1)))
-
-
-class Kind(HttpKind[Config]):
-    """Connections to models of such a server."""
-
-    cites = ("llamacpp",)
-    made = Connection
-    capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
-
-    def connect(self, endpoint: Endpoint) -> Backend:
-        """See `orchestrator.backend.BackendKind.connect`."""
-        try:
-            check_names(dict(endpoint.extra_body), OWN_FIELDS | wire.OWN_FIELDS)
-        except ValueError as error:
-            raise UsageError(f"extra_body of {endpoint.model!r}: {error}") from None
-        return super().connect(endpoint)
-
-
-COMPLETION: Final = "/completion"
-_NEXT: Final = Message("user", "z")
 
 
 class Tokenizer(TokenizerRoutes):
@@ -338,6 +166,172 @@ class Tokenizer(TokenizerRoutes):
                 raise Failed(Failure("unparseable", "the server makes no tokens of a letter"))
             self._letter = found[-1]
         return self._letter
+
+
+class Connection(ByIds):
+    """A connection to one model of llama-server."""
+
+    kind = "llamacpp"
+    server_name = "llama-server"
+    score_method = "forced"
+    tokenizer = Tokenizer
+    _config: Config
+    _tokenizer: Tokenizer
+
+    def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
+        dialect = Dialect(system_role=config.system_role)
+        super().__init__(endpoint, transport, dialect, config, raw=True)
+        self._found: _Server | None = None
+        self._finding = asyncio.Lock()
+        self._told_of_metrics = False
+
+    # -- what is asked ----------------------------------------------------------------------------
+
+    @as_outcome
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation:
+        """See `orchestrator.backend.Backend`."""
+        self._check_turns(ask.messages)
+        server = await self._server()
+        prompt = await self._contexts.prompt(ask.messages)
+        extra = {"cache_prompt": self._config.cache_prompt, **self._dialect.others}
+        made = await self._ask(
+            COMPLETION,
+            lambda: wire.generate(prompt, ask, seed, extra),
+            lambda body, secret: completions.draft(body, len(prompt), secret),
+        )
+        if not made.complete or ask.sampling.stop:
+            spelled = await self._tokenizer.spelled(made.tokens)
+            lacking = known(completions.place(made, spelled))
+            if lacking:
+                async with server.turns:
+                    for at in lacking:
+                        before = (*prompt, *made.tokens[:at])
+                        found, _ = await server.forcer.look_up(
+                            before, made.tokens[at], ask.top_logprobs
+                        )
+                        completions.fill(made, at, found, ask.top_logprobs)
+        return known(completions.generation(made, self._reading(ask, raw=True)))
+
+    @as_outcome
+    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
+        """See `orchestrator.backend.SpellsTokens`; the server knows the bytes of each."""
+        await self._server()
+        asked = tuple(ids)
+        return dict(zip(asked, await self._tokenizer.spelled(asked), strict=True))
+
+    @as_outcome
+    async def provenance(self) -> Provenance | Failure:
+        """Build and fingerprint; a failure if the server does not have the model."""
+        server = await self._server()
+        reply = await self._got("/health")
+        if reply.status != 200:
+            return self._classified(reply)
+        # A short hash of the known facts about weights and template.
+        meta, props = server.meta, server.props
+        stated = (props.model_ftype, meta.n_vocab, meta.n_params, meta.size, props.chat_template)
+        fingerprint = hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
+        return self._stated(text_of(props.build_info), fingerprint)
+
+    async def load(self) -> ServerLoad | None:
+        """Figures from `/metrics`; None where the server was started without them."""
+        reply = await self._transport.get("/metrics", CONTROL_TIMEOUT_S)
+        if isinstance(reply, Failure):
+            return None
+        model = self._endpoint.model
+        found = replies.load_figures(reply.body, model) if reply.status == 200 else None
+        if found is None and not self._told_of_metrics:
+            self._told_of_metrics = True
+            logger.info(_NO_METRICS, self._endpoint.base_url)
+        return found
+
+    # -- how it is done ---------------------------------------------------------------------------
+
+    async def _score(self, ask: ScoreAsk) -> Scored:
+        await self._server()  # says what to do where it is another server
+        return await super()._score(ask)
+
+    async def _forced(self, prompt: Ids, ids: Ids, n_top: int) -> Forced:
+        server = await self._server()
+        async with server.turns:
+            step = await server.forcer.force(prompt, ids, n_top)
+        top = known(completions.top_of(step.listed, n_top)) if n_top else None
+        return Forced(np.array(step.logprobs, dtype=np.float32), top, step.n_cached)
+
+    async def _choose(self, ask: ChooseAsk) -> Choice:
+        server = await self._server()
+        found = await self._labels(ask)
+        async with server.turns:
+            walk, whole = found.walk, found.whole
+            n_vocab = server.meta.n_vocab
+            usual = n_vocab if n_vocab <= _SMALL_VOCABULARY else _ALTERNATIVES
+            n_listed = min(self._config.choose_top_logprobs or usual, n_vocab)
+            reading, n_cached = await server.forcer.look(whole, n_listed)
+            walk.add([()], [reading])
+            n_requests = 1
+            while nodes := walk.unread():
+                reading, _ = await server.forcer.look((*whole, *nodes[0]), n_listed)
+                walk.add(nodes[:1], [reading])
+                n_requests += 1
+            for node, tokens in walk.missing().items():
+                for token in tokens:
+                    step = await server.forcer.step((*whole, *node), token, 1)
+                    n_requests += 1
+                    if not math.isnan(step.logprobs[0]):
+                        walk.add([node], [by_ids.Reading({token: step.logprobs[0]})])
+        return found.choice(f"{self.kind}.n_probs", n_cached, n_requests)
+
+    # -- what the server is -----------------------------------------------------------------------
+
+    async def _server(self) -> _Server:
+        """Return the facts about the server.
+
+        Raises:
+            Failed: If it does not say, or its numbers can't be right.
+        """
+        async with self._finding:
+            if self._found is None:
+                self._found = await self._find()
+        return self._found
+
+    async def _find(self) -> _Server:
+        reply = await self._got("/props")
+        if reply.status in (404, 405):
+            raise Failed(_PYTHON_SERVER)
+        secret = self._endpoint.secret
+        props = known(self._read(reply, lambda body: wire.props(body, secret)))
+        if props.drafts != "none":
+            raise Failed(unsupported(failures.clean(_DRAFTS.format(props.drafts))))
+        listed = await self._got("/v1/models")
+        models = known(self._read(listed, lambda body: wire.served(body, secret)))
+        name = self._endpoint.model
+        model = next((one for one in models if name in one.names), None)
+        if model is None:
+            self._names = tuple(dict.fromkeys(other for one in models for other in one.names))
+            raise Failed(Failure("not_found", self._no_such_model(), permanent=True))
+        eos = props.eos_token.encode("utf-8", "replace")
+        meta, cache = model.meta or wire.Meta(), self._config.cache_prompt
+        forcer = Forcer(self._ask, self._tokenizer, meta.n_vocab, eos, cache=cache)
+        return _Server(props, meta, forcer, asyncio.Semaphore(max(props.total_slots or 1, 1)))
+
+
+class Kind(HttpKind[Config]):
+    """Connections to models of such a server."""
+
+    cites = ("llamacpp",)
+    made = Connection
+    capabilities = Capabilities(generate=True, score=True, choose="exact", plain_choose=True)
+
+    def connect(self, endpoint: Endpoint) -> Backend:
+        """See `orchestrator.backend.BackendKind.connect`."""
+        try:
+            check_names(dict(endpoint.extra_body), OWN_FIELDS | wire.OWN_FIELDS)
+        except ValueError as error:
+            raise UsageError(f"extra_body of {endpoint.model!r}: {error}") from None
+        return super().connect(endpoint)
+
+
+COMPLETION: Final = "/completion"
+_NEXT: Final = Message("user", "z")
 
 
 _LIKELY: Final = 64

@@ -25,6 +25,7 @@ from orchestrator.wire.answers import (
 from orchestrator.wire.by_ids import Path
 from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import Reading, drawn
+from orchestrator.wire.failures import Failed, as_value, known
 from orchestrator.wire.parsing import (
     ROUNDING,
     Decoder,
@@ -59,7 +60,7 @@ class _Completion(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_completion: Final = Decoder(_Completion)
+_completion: Final = Decoder(_Completion, needs="stop_type")
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -76,31 +77,28 @@ class Step(msgspec.Struct, frozen=True):
     n_cached: int
 
 
-def stop_type(body: bytes, secret: str) -> str | Failure:
+@as_value
+def stop_type(body: bytes, secret: str) -> str:
     """Return the reason for a completion's end: "eos", "word" or "limit"."""
-    reply = _completion(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    return reply.stop_type or error_in(body, secret)
+    return _completion(body, secret).stop_type
 
 
-def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Failure:
+@as_value
+def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step:
     """Return the log-probabilities of forced tokens, from a reply to `force`.
 
     Failures: "unparseable" where the server saw another prompt or drew other tokens, "fragment"
     where it says nothing of them.
     """
     reply = _answer(body, n_prompt, secret)
-    if isinstance(reply, Failure):
-        return reply
     entries = reply.completion_probabilities or []
     if tuple(reply.tokens or ()) != tokens:
-        return Failure("unparseable", "the server sampled tokens other than those forced")
+        raise Failed(Failure("unparseable", "the server sampled tokens other than those forced"))
     if len(entries) != len(tokens):
-        return Failure(FRAGMENT, "llama-server omits tokens that end inside a character")
+        raise Failed(Failure(FRAGMENT, "llama-server omits tokens that end inside a character"))
     if [entry.id for entry in entries] != list(tokens):
         said = "the server's log-probabilities belong to other tokens than the sampled ones"
-        return unparseable(said)
+        raise Failed(unparseable(said))
     values = [_value(entry.logprob) for entry in entries]
     listed = [
         [(one.id, _value(one.logprob)) for one in entry.top_logprobs if one.id is not None]
@@ -110,27 +108,25 @@ def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step | Fail
     return Step(values, listed, n_cached)
 
 
-def looked(
-    body: bytes, n_prompt: int, token: int, secret: str
-) -> tuple[NodeReading, int] | Failure:
+@as_value
+def looked(body: bytes, n_prompt: int, token: int, secret: str) -> tuple[NodeReading, int]:
     """The distribution after a prompt, from the reply to `force`; and prompt tokens cached."""
-    found = forced(body, n_prompt, (token,), secret)
-    if isinstance(found, Failure):
-        return found
+    found = known(forced(body, n_prompt, (token,), secret))
     if not found.listed[0]:
-        return no_logprobs("the reply lists no alternatives")
-    known = {one: value for one, value in found.listed[0] if value == value}
+        raise Failed(no_logprobs("the reply lists no alternatives"))
+    read = {one: value for one, value in found.listed[0] if value == value}
     # Where the list goes down to what float32 can't hold, all that is not on it lies there.
-    bound = min(known.values(), default=0.0) if len(known) == len(found.listed[0]) else _FLOOR
+    bound = min(read.values(), default=0.0) if len(read) == len(found.listed[0]) else _FLOOR
     if not math.isnan(found.logprobs[0]):
-        known[token] = found.logprobs[0]
-    return NodeReading(known, bound), found.n_cached
+        read[token] = found.logprobs[0]
+    return NodeReading(read, bound), found.n_cached
 
 
-def top_of(listed: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs | Failure:
+@as_value
+def top_of(listed: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs:
     """The k most likely tokens at each place; nan and -1 where fewer are listed."""
     if not all(listed):
-        return no_logprobs("the reply lists no alternatives")
+        raise Failed(no_logprobs("the reply lists no alternatives"))
     return by_ids.top_of(listed, k)
 
 
@@ -156,20 +152,20 @@ class Draft(msgspec.Struct):
         return None not in self.entries
 
 
-def draft(body: bytes, n_prompt: int, secret: str) -> Draft | Failure:
+@as_value
+def draft(body: bytes, n_prompt: int, secret: str) -> Draft:
     """Return the drawn tokens; entries are in place only if there is one for each token."""
     reply = _answer(body, n_prompt, secret)
-    if isinstance(reply, Failure):
-        return reply
     tokens, found = reply.tokens, reply.completion_probabilities or []
     if tokens is None or reply.content is None:
-        return withheld_at_end(reply.stop_type, secret) or error_in(body, secret)
+        raise Failed(withheld_at_end(reply.stop_type, secret) or error_in(body, secret))
     if [entry.id for entry in found] == tokens:
         return Draft(reply, list(found))
     return Draft(reply, [None] * len(tokens))
 
 
-def place(made: Draft, spelled: Sequence[bytes]) -> list[int] | Failure:
+@as_value
+def place(made: Draft, spelled: Sequence[bytes]) -> list[int]:
     """Put entries where they belong, by the tokens' bytes; the places of the text without one.
 
     The server leaves out tokens after which the text ends inside a character, and with a stop
@@ -185,7 +181,8 @@ def place(made: Draft, spelled: Sequence[bytes]) -> list[int] | Failure:
             shown.append(at)
     del shown[len(found) :]
     if [made.tokens[at] for at in shown] != [entry.id for entry in found]:
-        return unparseable("the server's log-probabilities cannot be told apart by token")
+        said = "the server's log-probabilities cannot be told apart by token"
+        raise Failed(unparseable(said))
     entries: list[ListedEntry | None] = [None] * len(made.tokens)
     for at, entry in zip(shown, found, strict=True):
         entries[at] = entry
@@ -212,7 +209,8 @@ def fill(made: Draft, at: int, reading: NodeReading, k: int) -> None:
         entry.top_logprobs = [Alternative(logprob=one, id=other) for other, one in ranked]
 
 
-def generation(made: Draft, reading: Reading) -> Generation | Failure:
+@as_value
+def generation(made: Draft, reading: Reading) -> Generation:
     """The text that was drawn; see `orchestrator.wire.replies.generation`."""
     reply = made.reply
     entries = [entry for entry in made.entries if entry is not None]
@@ -249,13 +247,8 @@ def _value(found: float | None) -> float:
     return logprob(found)
 
 
-def _answer(body: bytes, n_prompt: int, secret: str) -> _Completion | Failure:
-    """A completion, if the server read as many prompt tokens as were sent."""
+def _answer(body: bytes, n_prompt: int, secret: str) -> _Completion:
+    """A completion, if the server read as many prompt tokens as were sent; else `Failed`."""
     reply = _completion(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.error or not reply.stop_type:
-        return error_in(body, secret)
-    if reply.tokens_evaluated != n_prompt:
-        return by_ids.other_prompt(n_prompt, reply.tokens_evaluated)
+    by_ids.check_prompt(n_prompt, reply.tokens_evaluated)
     return reply

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from orchestrator.ask import GenerateAsk
-from orchestrator.records import Failure, Messages
+from orchestrator.records import Messages
 from orchestrator.wire.by_ids import Path
+from orchestrator.wire.failures import Failed, as_value, known
 from orchestrator.wire.parsing import Decoder, TokenId, error_in, field, text_of
 from orchestrator.wire.requests import encode, messages_of
 
@@ -182,11 +183,9 @@ def force(ids: Path, tokens: Path, n_listed: int, *, cache: bool = True) -> byte
 # -- replies ---------------------------------------------------------------------------------------
 
 
-def pieces(body: bytes, secret: str) -> tuple[tuple[int, bytes], ...] | Failure:
+@as_value
+def pieces(body: bytes, secret: str) -> tuple[tuple[int, bytes], ...]:
     """Ids and bytes of tokens in a reply to `spell`."""
-    found = _pieces(body, secret)
-    if isinstance(found, Failure):
-        return found
     return tuple(
         (
             one.id,
@@ -194,7 +193,7 @@ def pieces(body: bytes, secret: str) -> tuple[tuple[int, bytes], ...] | Failure:
             if isinstance(one.piece, str)
             else bytes(one.piece),
         )
-        for one in found
+        for one in known(_pieces(body, secret))
     )
 
 
@@ -204,12 +203,13 @@ text: Final = field("content", str)
 """The text in a reply of `/detokenize`."""
 
 
-def props(body: bytes, secret: str = "") -> Props | Failure:
+@as_value
+def props(body: bytes, secret: str = "") -> Props:
     """Parse the reply of `/props`."""
     reply = _props(body, secret)
-    if isinstance(reply, Failure) or reply.total_slots is not None:
-        return reply
-    return error_in(body, secret)
+    if reply.total_slots is None:
+        raise Failed(error_in(body, secret))
+    return reply
 
 
 served: Final = field("data", tuple[Served, ...])

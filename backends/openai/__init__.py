@@ -138,8 +138,8 @@ class Connection(OpenaiCompatible):
                 return other
         return found
 
-    def _read(self, reply: Reply | Failure, decode: Decode[T]) -> T | Failure:
-        if isinstance(reply, Reply) and reply.status == 200:
+    def _read(self, reply: Reply, decode: Decode[T]) -> T | Failure:
+        if reply.status == 200:
             self._look_at(reply.body)
         return super()._read(reply, decode)
 

@@ -13,8 +13,9 @@ from jinja2 import TemplateError, Undefined
 from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig, Labels
-from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
-from backends._tokens import Contexts, Failed, Ids, TokenizerRoutes, as_outcome, known
+from backends._openai_compatible import HttpKind
+from backends._tokens import Contexts as Contexts
+from backends._tokens import Ids, TokenizerRoutes, as_outcome
 from backends._transport import Transport
 from backends.sglang import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
@@ -35,9 +36,11 @@ from orchestrator.records import (
 from orchestrator.records import (
     Scored as Scored,
 )
-from orchestrator.wire import by_ids, failures, replies
+from orchestrator.wire import by_ids, failures
+from orchestrator.wire import replies as replies
 from orchestrator.wire import rewards as rating
 from orchestrator.wire.by_ids import Forced, Path
+from orchestrator.wire.failures import Failed, known
 from orchestrator.wire.requests import ARGUMENTS, Dialect, messages_of
 
 
@@ -63,128 +66,6 @@ class Config(ByIdsConfig):
         description="Name of the LoRA adapter that answers; empty: the model without one. Known of "
         "servers that a run launches.",
     )
-
-
-class Connection(ByIds):
-    """A connection to one model of an SGLang server."""
-
-    kind = "sglang"
-    server_name = "SGLang"
-    score_method = "input_token_logprobs"
-
-    def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
-        extra = {"lora_path": config.lora_path} if config.lora_path else {}
-        dialect = Dialect(system_role=config.system_role, extra=extra)
-        super().__init__(endpoint, transport, dialect)
-        self._config = config
-        tokenizer = Tokenizer(self._ask, endpoint.model, self._dialect.template)
-        self._contexts = Contexts(tokenizer, plain=endpoint.plain, taken=dialect.taken)
-
-    # -- what is asked ----------------------------------------------------------------------------
-
-    @as_outcome
-    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
-        """See `orchestrator.backend.Backend`; seeds count under deterministic inference only."""
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
-        config = self._config
-        prompt = await self._contexts.prompt(ask.messages)
-        reading = replies.Reading(
-            top=ask.top_logprobs,
-            # 0 draws greedily without scaling; top-p and top-k never touch the numbers.
-            raw=config.original_logprobs or ask.sampling.temperature in {0, 1},
-            offsets=ask.offsets,
-            thinking_end=self._endpoint.thinking_end,
-            secret=self._endpoint.secret,
-        )
-        return await self._ask(
-            GENERATE,
-            lambda: wire.draw(prompt, ask, seed, self._dialect.others),
-            lambda body, _: wire.generation(body, reading, len(prompt)),
-        )
-
-    @as_outcome
-    async def reward(self, ask: RewardAsk) -> Rewards | Failure:
-        """See `orchestrator.backend.RatesAnswers`; the conversation is rendered here."""
-        if (refused := self._unratable(ask.messages)) is not None:
-            return refused
-        config, model = self._config, self._endpoint.model
-        if config.chat_template is None:
-            return unsupported(
-                "SGLang rates the text of a conversation and renders none for that; set "
-                "`chat_template` in the settings of the back-end to the reward model's own "
-                "chat_template.jinja"
-            )
-        more = self._dialect.extra.get(ARGUMENTS)
-        given = {**(more if isinstance(more, dict) else {}), **config.special_tokens}
-        text = known(rendered(config.chat_template, ask.messages, given))
-        # As ids, since a text would get what the tokenizer puts around one, such as BOS, once more.
-        ids = await self._contexts.server.plain(text, special=False)
-        method, secret = f"{self.kind}.classify", self._endpoint.secret
-        found = await self._post_to(
-            rating.CLASSIFY,
-            lambda: rating.classify(model, ids),
-            lambda body: rating.classified(body, method, secret),
-        )
-        return self._with_route(found, rating.CLASSIFY)
-
-    @as_outcome
-    async def provenance(self) -> Provenance | Failure:
-        """Version; a failure without the model, or while the server is not ready."""
-        ready = known(await self._transport.get("/ready", CONTROL_TIMEOUT_S))
-        if ready.status not in {200, 404}:
-            return self._classified(ready)
-        known(await self._served())
-        version, _ = known(await self._version("/server_info"))
-        return self._stated(version, "")
-
-    # -- how it is done ----------------------------------------------------------------------------
-
-    async def _forced(self, prompt: Ids, ids: Ids, n_top: int) -> Forced:
-        if not prompt:
-            raise Failed(unsupported("SGLang gives no log-probability to the first token of all"))
-        whole, n_prompt = (*prompt, *ids), len(prompt)
-        return await self._ask(
-            GENERATE,
-            lambda: wire.score(whole, n_prompt, n_top, self._config.lora_path),
-            lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
-        )
-
-    async def _choose(self, ask: ChooseAsk) -> Choice:
-        found = await self._labels(ask, self._config.choose_negligible)
-        # The shared beginning first: then its tokens are in the prefix cache, and what it rules
-        # out is not asked.
-        n_cached = await self._look(found, [()])
-        n_requests = 1
-        if nodes := found.walk.unread():
-            await self._look(found, nodes)
-            n_requests += 1
-        return found.choice(f"{self.kind}.token_ids_logprob", n_cached, n_requests)
-
-    async def _look(self, found: Labels, nodes: Sequence[Path]) -> int:
-        """Read the tokens that may follow at nodes; how many prompt tokens were cached."""
-        prompts = [(*found.whole, *node) for node in nodes]
-        wanted = [found.walk.tree.children[node] for node in nodes]
-        looked = await self._ask(
-            GENERATE,
-            lambda: wire.look(prompts, wanted, self._config.lora_path),
-            lambda body, secret: wire.looked(body, prompts, wanted, secret),
-        )
-        found.walk.add(nodes, looked.readings)
-        return looked.n_cached
-
-
-class Kind(HttpKind[Config]):
-    """Connections to models of such a server."""
-
-    cites = ("zheng2024sglang",)
-    capabilities = Capabilities(
-        generate=True, score=True, choose="exact", plain_choose=True, reward=True
-    )
-    made = Connection
-
-
-GENERATE: Final = "/generate"
 
 
 class Tokenizer(TokenizerRoutes):
@@ -227,6 +108,119 @@ class Tokenizer(TokenizerRoutes):
         )
 
 
+class Connection(ByIds):
+    """A connection to one model of an SGLang server."""
+
+    kind = "sglang"
+    server_name = "SGLang"
+    score_method = "input_token_logprobs"
+    tokenizer = Tokenizer
+    _config: Config
+
+    def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
+        extra = {"lora_path": config.lora_path} if config.lora_path else {}
+        dialect = Dialect(system_role=config.system_role, extra=extra)
+        super().__init__(endpoint, transport, dialect, config)
+
+    # -- what is asked ----------------------------------------------------------------------------
+
+    @as_outcome
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation:
+        """See `orchestrator.backend.Backend`; seeds count under deterministic inference only."""
+        self._check_turns(ask.messages)
+        prompt = await self._contexts.prompt(ask.messages)
+        # 0 draws greedily without scaling; top-p and top-k never touch the numbers.
+        raw = self._config.original_logprobs or ask.sampling.temperature in {0, 1}
+        reading = self._reading(ask, raw=raw)
+        return await self._ask(
+            GENERATE,
+            lambda: wire.draw(prompt, ask, seed, self._dialect.others),
+            lambda body, _: wire.generation(body, reading, len(prompt)),
+        )
+
+    @as_outcome
+    async def reward(self, ask: RewardAsk) -> Rewards | Failure:
+        """See `orchestrator.backend.RatesAnswers`; the conversation is rendered here."""
+        self._check_ratable(ask.messages)
+        config, model = self._config, self._endpoint.model
+        if config.chat_template is None:
+            raise Failed(_NO_TEMPLATE)
+        more = self._dialect.extra.get(ARGUMENTS)
+        given = {**(more if isinstance(more, dict) else {}), **config.special_tokens}
+        text = known(rendered(config.chat_template, ask.messages, given))
+        # As ids, since a text would get what the tokenizer puts around one, such as BOS, once more.
+        ids = await self._contexts.server.plain(text, special=False)
+        method, secret = f"{self.kind}.classify", self._endpoint.secret
+        found = await self._post_to(
+            rating.CLASSIFY,
+            lambda: rating.classify(model, ids),
+            lambda body: rating.classified(body, method, secret),
+        )
+        return self._with_route(found, rating.CLASSIFY)
+
+    @as_outcome
+    async def provenance(self) -> Provenance | Failure:
+        """Version; a failure without the model, or while the server is not ready."""
+        ready = await self._got("/ready")
+        if ready.status not in {200, 404}:
+            return self._classified(ready)
+        await self._check_served()
+        version, _ = await self._version("/server_info")
+        return self._stated(version, "")
+
+    # -- how it is done ----------------------------------------------------------------------------
+
+    async def _forced(self, prompt: Ids, ids: Ids, n_top: int) -> Forced:
+        if not prompt:
+            raise Failed(unsupported("SGLang gives no log-probability to the first token of all"))
+        whole, n_prompt = (*prompt, *ids), len(prompt)
+        return await self._ask(
+            GENERATE,
+            lambda: wire.score(whole, n_prompt, n_top, self._config.lora_path),
+            lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
+        )
+
+    async def _choose(self, ask: ChooseAsk) -> Choice:
+        found = await self._labels(ask)
+        # The shared beginning first: then its tokens are in the prefix cache, and what it rules
+        # out is not asked.
+        n_cached = await self._look(found, [()])
+        n_requests = 1
+        if nodes := found.walk.unread():
+            await self._look(found, nodes)
+            n_requests += 1
+        return found.choice(f"{self.kind}.token_ids_logprob", n_cached, n_requests)
+
+    async def _look(self, found: Labels, nodes: Sequence[Path]) -> int:
+        """Read the tokens that may follow at nodes; how many prompt tokens were cached."""
+        prompts = [(*found.whole, *node) for node in nodes]
+        wanted = [found.walk.tree.children[node] for node in nodes]
+        looked = await self._ask(
+            GENERATE,
+            lambda: wire.look(prompts, wanted, self._config.lora_path),
+            lambda body, secret: wire.looked(body, prompts, wanted, secret),
+        )
+        found.walk.add(nodes, looked.readings)
+        return looked.n_cached
+
+
+class Kind(HttpKind[Config]):
+    """Connections to models of such a server."""
+
+    cites = ("zheng2024sglang",)
+    capabilities = Capabilities(
+        generate=True, score=True, choose="exact", plain_choose=True, reward=True
+    )
+    made = Connection
+
+
+GENERATE: Final = "/generate"
+
+
+_NO_TEMPLATE: Final = unsupported(
+    "SGLang rates the text of a conversation and renders none for that; set `chat_template` in the "
+    "settings of the back-end to the reward model's own chat_template.jinja"
+)
 _FAILS: Final = "the setting `chat_template` of the back-end fails: {}"
 
 

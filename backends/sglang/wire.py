@@ -23,9 +23,10 @@ from orchestrator.wire.answers import (
     Message,
     withheld_at_end,
 )
-from orchestrator.wire.by_ids import Forced, Looked, Path, other_prompt, top_of
+from orchestrator.wire.by_ids import Forced, Looked, Path, check_prompt, top_of
 from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import drawn
+from orchestrator.wire.failures import Failed, as_value
 from orchestrator.wire.parsing import (
     MAX_BODY_BYTES,
     Decoder,
@@ -73,7 +74,7 @@ class _Generated(msgspec.Struct, gc=False):
 _NOTHING: Final = _Meta()
 _NO_NUMBER: Final = unparseable("the server returned no log-probability for a requested token")
 _OTHER_IDS: Final = unparseable("the server scored other ids than requested")
-_generated: Final = Decoder(_Generated)
+_generated: Final = Decoder(_Generated, needs="meta_info")
 _batch: Final = Decoder(list[_Generated])
 
 
@@ -182,24 +183,23 @@ text: Final = field("text", str)
 """The text in a reply of `/v1/detokenize`."""
 
 
-def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation | Failure:
+@as_value
+def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation:
     """A drawn text.
 
     Failures: "unparseable" where the server read another prompt, "no_logprobs", and those of
     `orchestrator.wire.drawn.drawn`.
     """
-    reply = _one(body, n_prompt, reading.secret)
-    if isinstance(reply, Failure):
-        return reply
-    meta, ids = reply.meta_info or _NOTHING, reply.output_ids
+    reply, meta = _one(body, n_prompt, reading.secret)
+    ids = reply.output_ids
     finish = (meta.finish_reason or _Finish()).type
     absent = withheld_at_end(finish, reading.secret, reply.text)
     if reply.text is None or ids is None:
-        return absent or error_in(body, reading.secret)
+        raise Failed(absent or error_in(body, reading.secret))
     listed = meta.output_token_logprobs or []
     rows: Sequence[list[_Triple] | None] = meta.output_top_logprobs or [None] * len(ids)
     if not len(listed) == len(rows) == len(ids):
-        return absent or _no_logprobs(len(ids), listed)
+        raise Failed(absent or _no_logprobs(len(ids), listed))
     entries = []
     for own, (value, _, said), row in zip(ids, listed, rows, strict=True):
         top = [Alternative(text or "", p, token) for p, token, text in row or () if token >= 0]
@@ -213,95 +213,84 @@ def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation | Fai
     return drawn(answer, usage, reading)
 
 
-def forced(
-    body: bytes, ids: Path, n_prompt: int, top_logprobs: int, secret: str
-) -> Forced | Failure:
+@as_value
+def forced(body: bytes, ids: Path, n_prompt: int, top_logprobs: int, secret: str) -> Forced:
     """Return the log-probabilities of `ids[n_prompt:]`, from the reply to `score`.
 
     Failures: "unparseable" where the server read another prompt (a second BOS, a prompt cut short),
     scored other ids, or gives no number for a token; "no_logprobs" where it gives none at all.
     """
-    reply = _one(body, len(ids), secret)
-    if isinstance(reply, Failure):
-        return reply
-    meta, wanted = reply.meta_info or _NOTHING, ids[n_prompt:]
-    listed = meta.input_token_logprobs
+    _, meta = _one(body, len(ids), secret)
+    wanted, listed = ids[n_prompt:], meta.input_token_logprobs
     if listed is None or len(listed) != len(wanted) + 1:
-        return _no_logprobs(len(wanted) + 1, listed)
+        raise Failed(_no_logprobs(len(wanted) + 1, listed))
     scored = [(math.nan, -1, None) if one is None else one for one in listed[1:]]
     if any(seen not in {own, 0} for own, (_, seen, _) in zip(wanted, scored, strict=True)):
-        return _OTHER_IDS
+        raise Failed(_OTHER_IDS)
     values = logprob_array([value for value, _, _ in scored])
-    if isinstance(values, Failure):
-        return values
     if np.isnan(values).any():
-        return _NO_NUMBER
+        raise Failed(_NO_NUMBER)
     top = _top(meta.input_top_logprobs, len(wanted), top_logprobs) if top_logprobs else None
-    return top if isinstance(top, Failure) else Forced(values, top, count(meta.cached_tokens))
+    return Forced(values, top, count(meta.cached_tokens))
 
 
+@as_value
 def looked(
     body: bytes, prompts: Sequence[Path], wanted: Sequence[Sequence[int]], secret: str
-) -> Looked | Failure:
+) -> Looked:
     """Distributions after several prompts, from the reply to `look`."""
     if len(body) > MAX_BODY_BYTES:
-        return too_large(len(body))
+        raise Failed(too_large(len(body)))
     if not body.lstrip().startswith(b"["):
-        return error_in(body, secret)
+        raise Failed(error_in(body, secret))
     replies = _batch(body, secret)
-    if isinstance(replies, Failure):
-        return replies
     if len(replies) != len(prompts):
-        return unparseable(f"{len(prompts)} prompts were sent and {len(replies)} answered")
+        said = f"{len(prompts)} prompts were sent and {len(replies)} answered"
+        raise Failed(unparseable(said))
     readings, n_cached = [], 0
     for reply, prompt, tokens in zip(replies, prompts, wanted, strict=True):
         meta = reply.meta_info
         if meta is None:
-            return Failure("unparseable", "a reply of the batch has no answer")
-        if (fault := _fault(meta, len(prompt), secret)) is not None:
-            return fault
+            raise Failed(Failure("unparseable", "a reply of the batch has no answer"))
+        _check(meta, len(prompt), secret)
         rows = meta.output_token_ids_logprobs
         if not rows or rows[0] is None or len(rows[0]) != len(tokens):
-            return _no_logprobs(len(tokens), rows and rows[0])
+            raise Failed(_no_logprobs(len(tokens), rows and rows[0]))
         if any(seen not in {own, 0} for own, (_, seen, _) in zip(tokens, rows[0], strict=True)):
-            return _OTHER_IDS
+            raise Failed(_OTHER_IDS)
         values = [logprob(value) for value, _, _ in rows[0]]
         if any(map(math.isnan, values)):
-            return _NO_NUMBER
+            raise Failed(_NO_NUMBER)
         readings.append(NodeReading(dict(zip(tokens, values, strict=True))))
-        n_cached += count(reply.meta_info.cached_tokens if reply.meta_info else None)
+        n_cached += count(meta.cached_tokens)
     return Looked(tuple(readings), n_cached)
 
 
-def tried(body: bytes, token: int, secret: str) -> bool | Failure:
+@as_value
+def tried(body: bytes, token: int, secret: str) -> bool:
     """Return True if the given token ended the answer, from the reply to `trial`."""
-    reply = _generated(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.error or reply.meta_info is None or reply.meta_info.finish_reason is None:
-        return error_in(body, secret)
-    finish = reply.meta_info.finish_reason
+    finish = (_generated(body, secret).meta_info or _NOTHING).finish_reason
+    if finish is None:
+        raise Failed(error_in(body, secret))
     return finish.type == "stop" and finish.matched == token
 
 
-def _one(body: bytes, n_prompt: int, secret: str) -> _Generated | Failure:
+def _one(body: bytes, n_prompt: int, secret: str) -> tuple[_Generated, _Meta]:
     """One whole answer to a prompt of so many tokens."""
     reply = _generated(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.error or reply.meta_info is None:
-        return error_in(body, secret)
-    return _fault(reply.meta_info, n_prompt, secret) or reply
+    meta = reply.meta_info or _NOTHING
+    _check(meta, n_prompt, secret)
+    return reply, meta
 
 
-def _fault(meta: _Meta, n_prompt: int, secret: str) -> Failure | None:
-    """Return the fault of an answer as a whole: aborted, or to another prompt than was sent."""
+def _check(meta: _Meta, n_prompt: int, secret: str) -> None:
+    """See that an answer was not aborted, and is to the prompt that was sent."""
     finish = meta.finish_reason
     if finish is not None and finish.type == "abort":
         said = failures.clean(finish.message, secret)
-        return Failure("server_error", f"the server aborted the request: {said}".rstrip(": "))
-    same = meta.prompt_tokens == n_prompt
-    return None if same else other_prompt(n_prompt, meta.prompt_tokens)
+        said = f"the server aborted the request: {said}".rstrip(": ")
+        raise Failed(Failure("server_error", said))
+    check_prompt(n_prompt, meta.prompt_tokens)
 
 
 def _no_logprobs(n_wanted: int, found: Sequence[object] | None) -> Failure:
@@ -310,12 +299,10 @@ def _no_logprobs(n_wanted: int, found: Sequence[object] | None) -> Failure:
     return unparseable(f"{len(found)} log-probabilities for {n_wanted} tokens")
 
 
-def _top(
-    rows: Sequence[list[_Triple] | None] | None, n_tokens: int, k: int
-) -> TopLogprobs | Failure:
+def _top(rows: Sequence[list[_Triple] | None] | None, n_tokens: int, k: int) -> TopLogprobs:
     """The k most likely tokens at each place, most likely first; nan and -1 where not listed."""
     if rows is None or len(rows) != n_tokens + 1:
-        return no_logprobs("the reply lists no alternatives")
+        raise Failed(no_logprobs("the reply lists no alternatives"))
     listed = (
         sorted((-logprob(value), token) for value, token, _ in row or () if token >= 0)
         for row in rows[1:]

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from backends._openai_compatible import ChatConfig, HttpKind, OpenaiCompatible
-from backends._tokens import Cache, Failed, as_outcome
+from backends._tokens import Cache, as_outcome
 from backends._transport import Transport
 from backends.tgi import wire
 from backends.tgi.wire import Ids, Templated
@@ -20,6 +20,7 @@ from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, messages_digest
 from orchestrator.backend import Capabilities, Endpoint, Provenance
 from orchestrator.records import Choice, Failure, Generation, Label, Messages, Scored, unsupported
 from orchestrator.wire import by_ids, replies
+from orchestrator.wire.failures import Failed
 from orchestrator.wire.requests import Dialect
 
 _GENERATE: Final = "/generate"
@@ -49,20 +50,13 @@ class Connection(OpenaiCompatible):
     # -- what is asked ----------------------------------------------------------------------------
 
     @as_outcome
-    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation:
         """See `orchestrator.backend.Backend`."""
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
+        self._check_turns(ask.messages)
         prompt = await self._prompt(ask.messages)
-        reading = replies.Reading(
-            top=ask.top_logprobs,
-            # Numbers are those after temperature, top-k and top-p.
-            raw=ask.sampling.temperature == 0,
-            # A token's text depends on those before it, so places say which is whose.
-            offsets=True,
-            thinking_end=self._endpoint.thinking_end,
-            secret=self._endpoint.secret,
-        )
+        # Numbers are those after temperature, top-k and top-p; and a token's text depends on those
+        # before it, so places say which is whose.
+        reading = self._reading(ask, raw=ask.sampling.temperature == 0, offsets=True)
         more, special = self._dialect.others, self._endpoint.plain
         return await self._ask(
             _GENERATE,
@@ -71,11 +65,11 @@ class Connection(OpenaiCompatible):
         )
 
     @as_outcome
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+    async def score(self, ask: ScoreAsk) -> Scored:
         """See `orchestrator.backend.Backend`; needs `--enable-prefill-logprobs`."""
-        refused = self._turns(ask.messages) or _unscorable(ask)
-        if refused is not None:
-            return refused
+        self._check_turns(ask.messages)
+        if (refused := _unscorable(ask)) is not None:
+            raise Failed(refused)
         if not ask.text:
             return replies.scored_nothing(f"{self.kind}.prefill", ask)
         prompt = await self._prompt(ask.messages)
@@ -102,7 +96,7 @@ class Connection(OpenaiCompatible):
         return found.ids, found.text
 
     @as_outcome
-    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+    async def choose(self, ask: ChooseAsk) -> Choice:
         """See `orchestrator.backend.Backend`.
 
         Labels of one token each are read from the alternatives. Where some are not listed, a
@@ -110,10 +104,9 @@ class Connection(OpenaiCompatible):
         lists says by how much, which gives the others' probabilities over the whole vocabulary.
         Longer labels are scored one by one.
         """
-        if (refused := self._turns(ask.messages)) is not None:
-            return refused
+        self._check_turns(ask.messages)
         if ask.prefix.token_ids and not ask.prefix.text:
-            return _NO_IDS
+            raise Failed(_NO_IDS)
         prompt = await self._prompt(ask.messages)
         if ask.prefix.text:
             text = prompt.text + ask.prefix.text
@@ -140,10 +133,10 @@ class Connection(OpenaiCompatible):
         values, method = tuple(found), f"{self.kind}.prefill"
         return Choice(values, values, method, len(prompt.ids), n_requests=n_requests)
 
-    async def provenance(self) -> Provenance | Failure:
+    @as_outcome
+    async def provenance(self) -> Provenance:
         """Version and commit."""
-        stated = await self._version("/info")
-        return stated if isinstance(stated, Failure) else self._stated(*stated)
+        return self._stated(*await self._version("/info"))
 
     # -- how it is done ----------------------------------------------------------------------------
 

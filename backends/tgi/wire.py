@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from orchestrator.ask import GenerateAsk
-from orchestrator.records import Failure, FloatArray, Generation, Messages, unparseable, unsupported
-from orchestrator.wire._located import overfull_list
+from orchestrator.records import FloatArray, Generation, Messages, unparseable, unsupported
+from orchestrator.wire._located import check_lists
 from orchestrator.wire.answers import (
     Alternative,
     Answer,
@@ -25,6 +25,7 @@ from orchestrator.wire.answers import (
 )
 from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import drawn
+from orchestrator.wire.failures import Failed, as_value
 from orchestrator.wire.parsing import (
     Decoder,
     TokenId,
@@ -179,29 +180,29 @@ def _body(
 # -- replies ---------------------------------------------------------------------------------------
 
 
-def rendered(body: bytes, secret: str) -> Templated | Failure:
+@as_value
+def rendered(body: bytes, secret: str) -> Templated:
     """The prompt in a reply of `/chat_tokenize`."""
     reply = _templated(body, secret)
-    if isinstance(reply, Failure):
-        return reply
     if reply.templated_text is None or reply.tokenize_response is None:
-        return error_in(body, secret)
+        raise Failed(error_in(body, secret))
     return Templated(
         text_of(reply.templated_text), tuple(one.id for one in reply.tokenize_response)
     )
 
 
-def token_ids(body: bytes, secret: str) -> Ids | Failure:
+@as_value
+def token_ids(body: bytes, secret: str) -> Ids:
     """The ids in a reply of `/tokenize`."""
     if not body.lstrip().startswith(b"["):
-        return error_in(body, secret)
-    reply = _tokens(body, secret)
-    return reply if isinstance(reply, Failure) else tuple(one.id for one in reply)
+        raise Failed(error_in(body, secret))
+    return tuple(one.id for one in _tokens(body, secret))
 
 
+@as_value
 def generation(
     body: bytes, reading: Reading, ask: GenerateAsk, n_prompt: int, spelled: Spelled | None = None
-) -> Generation | Failure:
+) -> Generation:
     """A drawn text, without the stop string that the server leaves in it.
 
     Texts of its tokens go to `spelled`.
@@ -209,18 +210,17 @@ def generation(
     Failures: "no_logprobs" where details are missing, and those of
     `orchestrator.wire.drawn.drawn`.
     """
-    details = _details(body, reading.secret)
-    if isinstance(details, Failure):
-        return details
-    text, found = details
+    text, found = _details(body, reading.secret)
     if found.finish_reason == "stop_sequence":
         ends = [stop for stop in ask.sampling.stop if stop and text.endswith(stop)]
         text = text[: len(text) - max(map(len, ends), default=0)]
     if found.tokens and all(one.logprob is None for one in found.tokens):
-        return withheld_at_end(found.finish_reason, reading.secret, text) or _NO_LOGPROBS
+        absent = withheld_at_end(found.finish_reason, reading.secret, text)
+        raise Failed(absent or _NO_LOGPROBS)
     rows: Sequence[list[_Token]] = found.top_tokens or [[]] * len(found.tokens)
     if len(rows) != len(found.tokens):
-        return unparseable(f"alternatives at {len(rows)} of {len(found.tokens)} tokens")
+        said = f"alternatives at {len(rows)} of {len(found.tokens)} tokens"
+        raise Failed(unparseable(said))
     if spelled is not None:
         spelled.learn(one for row in rows for one in row)
         spelled.learn(found.tokens, drawn=True)
@@ -238,50 +238,42 @@ def generation(
     return drawn(answer, usage, reading)
 
 
-def forced(
-    body: bytes, secret: str, spelled: Spelled | None = None
-) -> tuple[Ids, FloatArray] | Failure:
+@as_value
+def forced(body: bytes, secret: str, spelled: Spelled | None = None) -> tuple[Ids, FloatArray]:
     """Ids and ln p of a text's own tokens, from the reply to `score`; texts go to `spelled`.
 
     The first has no log-probability: nan. Failures: `NO_PREFILL` where the server gives none,
     "unparseable" where another one lacks its number.
     """
-    details = _details(body, secret)
-    if isinstance(details, Failure):
-        return details
-    tokens = details[1].prefill
+    tokens = _details(body, secret)[1].prefill
     if not tokens:
-        return NO_PREFILL
+        raise Failed(NO_PREFILL)
     if spelled is not None:
         spelled.learn(tokens)
     values = logprob_array([one.logprob for one in tokens])
-    if isinstance(values, Failure):
-        return values
     if np.isnan(values[1:]).any():
-        return unparseable("the server returned no log-probability for a token of the prompt")
+        said = "the server returned no log-probability for a token of the prompt"
+        raise Failed(unparseable(said))
     return tuple(one.id for one in tokens), values
 
 
-def listed(body: bytes, secret: str) -> NodeReading | Failure:
+@as_value
+def listed(body: bytes, secret: str) -> NodeReading:
     """The first token's alternatives over what was allowed, from the reply to `look`."""
-    details = _details(body, secret)
-    if isinstance(details, Failure):
-        return details
-    rows = details[1].top_tokens
+    rows = _details(body, secret)[1].top_tokens
     found = {one.id: logprob(one.logprob) for one in (rows[0] if rows else ())}
     found = {token: value for token, value in found.items() if not math.isnan(value)}
     if not found:
-        return no_logprobs("the reply lists no alternatives with log-probabilities")
-    return overfull_list(found.values()) or NodeReading(found, min(found.values()))
+        raise Failed(no_logprobs("the reply lists no alternatives with log-probabilities"))
+    check_lists([*found.values()])
+    return NodeReading(found, min(found.values()))
 
 
-def _details(body: bytes, secret: str) -> tuple[str, _Details] | Failure:
+def _details(body: bytes, secret: str) -> tuple[str, _Details]:
     reply = _generated(body, secret)
-    if isinstance(reply, Failure):
-        return reply
     if reply.error or reply.generated_text is None:
         ended = (reply.details or _Details()).finish_reason
-        return withheld_at_end(ended, secret) or error_in(body, secret)
+        raise Failed(withheld_at_end(ended, secret) or error_in(body, secret))
     if reply.details is None:
-        return _NO_LOGPROBS
+        raise Failed(_NO_LOGPROBS)
     return text_of(reply.generated_text), reply.details

@@ -17,15 +17,8 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import TRIED, HttpKind, possible
-from backends._tokens import (
-    Contexts,
-    Failed,
-    Ids,
-    TokenizerRoutes,
-    as_outcome,
-    known,
-    outcome,
-)
+from backends._tokens import Contexts as Contexts
+from backends._tokens import Ids, TokenizerRoutes, as_outcome, outcome
 from backends._transport import Transport
 from backends.vllm import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
@@ -41,6 +34,7 @@ from orchestrator.records import Messages as Messages
 from orchestrator.records import Scored as Scored
 from orchestrator.wire import by_ids, rulings
 from orchestrator.wire.by_ids import Forced, Looked, Path, Walk
+from orchestrator.wire.failures import Failed, known
 from orchestrator.wire.requests import Dialect
 
 _COMPLETIONS: Final = "/v1/completions"
@@ -80,12 +74,34 @@ class Config(ByIdsConfig):
     )
 
 
+class Tokenizer(TokenizerRoutes):
+    """The server's tokenizer; a `backends._tokens.TokenizerRoutes`."""
+
+    async def spells_spaces(self) -> bool:
+        """See `TokenizerRoutes`."""
+        model = self._model
+        texts = await self._ask(
+            "/tokenize", lambda: by_ids.tokenize_text(model, "a", strings=True), by_ids.token_texts
+        )
+        return bool(texts) and texts[0].startswith("▁")
+
+    async def ends_turn(self, ids: Ids, token: int) -> bool:
+        """See `TokenizerRoutes`."""
+        model = self._model
+        _, finish_reason, _ = await self._ask(
+            _COMPLETIONS, lambda: wire.trial(model, ids, only=token), wire.tried
+        )
+        return finish_reason == "stop"
+
+
 class Connection(ByIds):
     """A connection to one model of a vLLM server."""
 
     kind = "vllm"
     server_name = "vLLM"
     score_method = "prompt_logprobs"
+    tokenizer = Tokenizer
+    _config: Config
 
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
         dialect = Dialect(
@@ -97,10 +113,7 @@ class Connection(ByIds):
         )
         # Where numbers are processed, they are raw if neutral sampling settings make them so.
         raw = config.raw_logprobs or (False if endpoint.extra_body else None)
-        super().__init__(endpoint, transport, dialect, prefill=True, raw=raw)
-        self._config = config
-        tokenizer = Tokenizer(self._ask, endpoint.model, self._dialect.template)
-        self._contexts = Contexts(tokenizer, plain=endpoint.plain, taken=dialect.taken)
+        super().__init__(endpoint, transport, dialect, config, prefill=True, raw=raw)
         self._cap: int | None = None
         self._cap_lock = asyncio.Lock()
         # What is drawn by force has no number of its own once others are ruled out before it.
@@ -109,13 +122,15 @@ class Connection(ByIds):
 
     # -- what is asked ----------------------------------------------------------------------------
 
+    @as_outcome
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """See `orchestrator.backend.Backend`."""
-        if not ask.top_logprobs:
-            # Without alternatives there is nothing that another request could spoil.
-            return _checked(await super().generate(ask, seed))
-        few = await outcome(self._enough(ask.top_logprobs))
-        return few if isinstance(few, Failure) else _checked(await super().generate(ask, seed))
+        if ask.top_logprobs:
+            await self._enough(ask.top_logprobs)
+        drawn = known(await super().generate(ask, seed))
+        # The numbers that vLLM puts where it has none.
+        is_mixed = drawn.top is not None and np.isneginf(drawn.top.logprobs).any()
+        return wire.MIXED_UP if is_mixed else possible(drawn)
 
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
         """See `orchestrator.backend.RatesAnswers`; the server renders the conversation."""
@@ -128,8 +143,8 @@ class Connection(ByIds):
         A server of a reward model draws nothing: there a conversation is rated instead, which
         gives no fingerprint.
         """
-        known(await self._served())
-        version, _ = known(await self._version())
+        await self._check_served()
+        version, _ = await self._version()
         model = self._endpoint.model
         try:
             fingerprint, _, is_told = await self._ask(
@@ -172,7 +187,7 @@ class Connection(ByIds):
         )
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
-        found = await self._labels(ask, self._config.choose_negligible)
+        found = await self._labels(ask)
         whole, walk = found.whole, found.walk
         # The prompt and what labels begin with together, while it is surely in the prefix cache: in
         # the server's queue others would come between. Of many nodes the root first, since what it
@@ -275,14 +290,6 @@ class Connection(ByIds):
         return self._cap
 
 
-def _checked(drawn: Generation | Failure) -> Generation | Failure:
-    """A draw without the numbers that vLLM puts where it has none."""
-    if isinstance(drawn, Failure):
-        return drawn
-    is_mixed = drawn.top is not None and np.isneginf(drawn.top.logprobs).any()
-    return wire.MIXED_UP if is_mixed else possible(drawn)
-
-
 class Kind(HttpKind[Config]):
     """Connections to models of such a server."""
 
@@ -291,23 +298,3 @@ class Kind(HttpKind[Config]):
         generate=True, score=True, choose="exact", plain_choose=True, reward=True
     )
     made = Connection
-
-
-class Tokenizer(TokenizerRoutes):
-    """The server's tokenizer; a `backends._tokens.TokenizerRoutes`."""
-
-    async def spells_spaces(self) -> bool:
-        """See `TokenizerRoutes`."""
-        model = self._model
-        texts = await self._ask(
-            "/tokenize", lambda: by_ids.tokenize_text(model, "a", strings=True), by_ids.token_texts
-        )
-        return bool(texts) and texts[0].startswith("▁")
-
-    async def ends_turn(self, ids: Ids, token: int) -> bool:
-        """See `TokenizerRoutes`."""
-        model = self._model
-        _, finish_reason, _ = await self._ask(
-            _COMPLETIONS, lambda: wire.trial(model, ids, only=token), wire.tried
-        )
-        return finish_reason == "stop"

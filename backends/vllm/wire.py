@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchestrator.records import UNKNOWN_ID, Failure, TopLogprobs, unparseable, unsupported
-from orchestrator.wire._located import overfull_list
+from orchestrator.wire._located import check_lists
 from orchestrator.wire.answers import Alternative, Answer, Entry, gave_up
-from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, other_prompt, top_of
+from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, check_prompt, top_of
+from orchestrator.wire.failures import Failed, as_value
 from orchestrator.wire.parsing import (
     NO_USAGE,
     SENTINEL,
     Decoder,
     Reply,
     Usage,
-    error_in,
     logprob,
     logprob_array,
     no_logprobs,
@@ -44,7 +44,7 @@ class _Completion(Reply[_Choice], gc=False):
     system_fingerprint: str | None = None
 
 
-_completion: Final = Decoder(_Completion)
+_completion: Final = Decoder(_Completion, needs="choices")
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -97,46 +97,38 @@ def _one_token(model: str, prompt: object) -> dict[str, object]:
 # -- replies ---------------------------------------------------------------------------------------
 
 
-def forced(
-    body: bytes, ids: Path, n_prompt: int, top_logprobs: int, secret: str
-) -> Forced | Failure:
+@as_value
+def forced(body: bytes, ids: Path, n_prompt: int, top_logprobs: int, secret: str) -> Forced:
     """Return the log-probabilities of `ids[n_prompt:]` after `ids[:n_prompt]`, by `score`.
 
     Failures: "unparseable" where the server saw another prompt (a second BOS, a prompt cut short)
     or gives no number for a token, and what an error in the reply says.
     """
-    found = _answers(body, 1, len(ids), secret)
-    if isinstance(found, Failure):
-        return found
-    (choice,), usage = found
+    (choice,), usage = _answers(body, 1, len(ids), secret)
     rows = choice.prompt_logprobs
     if rows is None or len(rows) != len(ids):
         said = f"{0 if rows is None else len(rows)} log-probabilities for {len(ids)} prompt tokens"
-        return no_logprobs(said)
+        raise Failed(no_logprobs(said))
     scored = rows[n_prompt:]
     own = [(row or {}).get(str(token)) for row, token in zip(scored, ids[n_prompt:], strict=True)]
     if None in own:
-        return unparseable("the server returned no log-probability for a token to be scored")
+        said = "the server returned no log-probability for a token to be scored"
+        raise Failed(unparseable(said))
     values = logprob_array([entry.logprob if entry else None for entry in own])
-    top = _top(scored, top_logprobs) if top_logprobs else None
-    if isinstance(values, Failure):
-        return values
-    return top if isinstance(top, Failure) else Forced(values, top, usage.n_cached)
+    return Forced(values, _top(scored, top_logprobs) if top_logprobs else None, usage.n_cached)
 
 
-def looked(body: bytes, prompts: Sequence[Path], n_least: int, secret: str) -> Looked | Failure:
+@as_value
+def looked(body: bytes, prompts: Sequence[Path], n_least: int, secret: str) -> Looked:
     """The most likely tokens after several prompts, from the reply to `look`.
 
     `n_least` entries at least must be listed at each place. Fewer come from a server whose V1
     runner mixed the request up with another one that asked for given ids; that passes.
     """
-    found = _listings(body, prompts, secret)
-    if isinstance(found, Failure):
-        return found
-    listings, n_cached = found
+    listings, n_cached = _listings(body, prompts, secret)
     kept = [(row, least) for row, least in map(_kept, listings) if len(row) >= n_least]
     if len(kept) < len(listings):
-        return MIXED_UP
+        raise Failed(MIXED_UP)
     return Looked(tuple(Reading(row, least) for row, least in kept), n_cached)
 
 
@@ -149,31 +141,31 @@ def _kept(row: dict[int, float]) -> tuple[dict[int, float], float]:
     return listed, min(listed.values(), default=-math.inf)
 
 
+@as_value
 def looked_exactly(
     body: bytes, prompts: Sequence[Path], ids: Sequence[int], secret: str, *, forced: bool = False
-) -> Looked | Failure:
+) -> Looked:
     """Given next tokens after several prompts, from the reply to `look`.
 
     What is drawn by force is not listed as most likely, so it has no more than half of the
     probability; where the reply gives it more, the server computes log-probabilities after it has
     ruled all others out.
     """
-    found = _listings(body, prompts, secret)
-    if isinstance(found, Failure):
-        return found
-    listings, n_cached = found
+    listings, n_cached = _listings(body, prompts, secret)
     if any(token not in row for row in listings for token in ids):
         does = "does not return log-probabilities of given ids (logprob_token_ids)"
-        return unsupported(
+        said = (
             f"the server {'samples tokens outside allowed_token_ids' if forced else does}; raise "
             "--max-logprobs and choose_top_logprobs to have the labels among the alternatives"
         )
+        raise Failed(unsupported(said))
     if forced and any(row[token] > _MOST_UNLISTED for row in listings for token in ids):
-        return unsupported(
+        said = (
             "the server's log-probabilities include sampling settings (--logprobs-mode "
             "processed_logprobs); set `raw_logprobs: false` in its settings, or start it with "
             "raw_logprobs"
         )
+        raise Failed(unsupported(said))
     readings = tuple(Reading({token: row[token] for token in ids}) for row in listings)
     return Looked(readings, n_cached)
 
@@ -188,17 +180,14 @@ MIXED_UP: Final = Failure(
 """Failure of a corrupted reply; the same request sent again is answered well."""
 
 
-def tried(body: bytes, secret: str) -> tuple[str, str, bool] | Failure:
+@as_value
+def tried(body: bytes, secret: str) -> tuple[str, str, bool]:
     """Return the facts that one generated token shows, from the reply to `trial`.
 
     Fingerprint, reason for its end, and whether it came with an id and log-probabilities.
     """
     reply = _completion(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.error or not reply.choices:
-        return error_in(body, secret)
-    choice = reply.choices[0]
+    choice = reply.first
     listed = choice.logprobs and choice.logprobs.top_logprobs
     is_told = bool(listed) and choice.token_ids is not None
     return reply.system_fingerprint or "", choice.finish_reason or "", is_told
@@ -206,43 +195,36 @@ def tried(body: bytes, secret: str) -> tuple[str, str, bool] | Failure:
 
 def _answers(
     body: bytes, n_choices: int, n_prompt: int, secret: str
-) -> tuple[list[_Choice], Usage] | Failure:
+) -> tuple[list[_Choice], Usage]:
     """The choices in order, if the server read as many prompt tokens as were sent."""
     reply = _completion(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.error or not reply.choices:
-        return error_in(body, secret)
-    for choice in reply.choices:
+    choices = sorted(reply.choices or [], key=lambda choice: choice.index)
+    for choice in choices:
         if (broken := gave_up(choice.finish_reason, secret)) is not None:
-            return broken
+            raise Failed(broken)
     usage = reply.usage or NO_USAGE
-    if usage.n_prompt != n_prompt:
-        return other_prompt(n_prompt, usage.n_prompt)
-    choices = sorted(reply.choices, key=lambda choice: choice.index)
+    check_prompt(n_prompt, usage.n_prompt)
     if [choice.index for choice in choices] != list(range(n_choices)):
-        return unparseable(f"{n_choices} prompts were sent and {len(choices)} choices received")
+        said = f"{n_choices} prompts were sent and {len(choices)} choices received"
+        raise Failed(unparseable(said))
     return choices, usage
 
 
 def _listings(
     body: bytes, prompts: Sequence[Path], secret: str
-) -> tuple[list[dict[int, float]], int] | Failure:
+) -> tuple[list[dict[int, float]], int]:
     """Return the tokens listed right after each prompt, and the number of cached tokens."""
-    found = _answers(body, len(prompts), sum(map(len, prompts)), secret)
-    if isinstance(found, Failure):
-        return found
-    choices, usage = found
+    choices, usage = _answers(body, len(prompts), sum(map(len, prompts)), secret)
     listings = []
     for choice in choices:
         listed = choice.logprobs and choice.logprobs.top_logprobs
         if not listed or not listed[0]:
-            return no_logprobs("the reply lists no alternatives")
+            raise Failed(no_logprobs("the reply lists no alternatives"))
         read = _by_id(listed[0])
         if read is None:
-            return unparseable("the server does not return log-probabilities of token ids")
-        if (fault := overfull_list(read.values())) is not None:
-            return fault
+            said = "the server does not return log-probabilities of token ids"
+            raise Failed(unparseable(said))
+        check_lists([*read.values()])
         listings.append(read)
     return listings, usage.n_cached
 
@@ -262,16 +244,16 @@ def _by_id(listed: Mapping[str, float | None]) -> dict[int, float] | None:
     return dict(zip(ids, values, strict=True))
 
 
-def _top(rows: Sequence[Mapping[str, Alternative] | None], k: int) -> TopLogprobs | Failure:
+def _top(rows: Sequence[Mapping[str, Alternative] | None], k: int) -> TopLogprobs:
     """The k most likely tokens at each place, most likely first; nan and -1 where not listed."""
     ranked = []
     for row in rows:
         if not all(map(_ID.fullmatch, row or ())):
-            return unparseable("the server lists alternatives without their token ids")
+            raise Failed(unparseable("the server lists alternatives without their token ids"))
         # The prompt's own token comes first, whether or not it is among the best.
         pairs = [(int(token), logprob(entry.logprob)) for token, entry in (row or {}).items()]
         pairs.sort(key=lambda pair: -pair[1])
         ranked.append(pairs)
     if any(not pairs or math.isnan(pairs[0][1]) for pairs in ranked):
-        return no_logprobs("the reply lists no alternatives")
+        raise Failed(no_logprobs("the reply lists no alternatives"))
     return top_of(ranked, k)

@@ -10,6 +10,7 @@ import msgspec
 from orchestrator.records import UNKNOWN_ID, Failure
 from orchestrator.wire import failures, replies
 from orchestrator.wire.answers import Alternative, Answer, Entry, ListedEntry
+from orchestrator.wire.failures import as_value
 from orchestrator.wire.parsing import NO_USAGE, Decoder, Reply, loads, text_of
 from orchestrator.wire.spelling import id_in
 
@@ -71,7 +72,7 @@ class Chat(msgspec.Struct, frozen=True):
 
 def chat(reply: HttpReply) -> Chat | None:
     """A chat completion, its entries without numbers that are none; None where it is none."""
-    found = _chat(reply.body) if reply.status == 200 else None
+    found = as_value(_chat)(reply.body) if reply.status == 200 else None
     if found is None or isinstance(found, Failure) or not found.choices:
         return None
     answer = found.choices[0]

@@ -1,11 +1,10 @@
 """Tokens of an answer: those that spell its text; what a reply says twice must be the same."""
 
-import math
-from collections.abc import Collection
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from orchestrator.records import UNKNOWN_ID, Failure, FloatArray, IntArray, unparseable
 from orchestrator.wire.answers import (
@@ -18,6 +17,7 @@ from orchestrator.wire.answers import (
     Message,
     end_of,
 )
+from orchestrator.wire.failures import Failed
 from orchestrator.wire.parsing import MAX_TEXT_BYTES, MAX_TOKENS, ROUNDING, no_logprobs
 from orchestrator.wire.spelling import Way, bytes_of, id_in, spells, way_of
 
@@ -27,25 +27,28 @@ MOST_MASS: Final = 1.02
 """Probabilities of distinct tokens sum to 1 at most; more than half-precision numbers round."""
 
 
-def of_lists(
+def check_alternatives(
     logprobs: FloatArray, ids: IntArray, drawn: FloatArray, drawn_ids: IntArray | None
-) -> Failure | None:
-    """Return how the alternatives of an answer contradict each other or what was drawn.
+) -> None:
+    """See that the alternatives of an answer contradict neither each other nor what was drawn.
 
     Args:
         logprobs: Of alternatives as they are listed, shape (T, k); nan for none.
         ids: Of the same; below 0 where no id is known.
         drawn: ln p of each drawn token, shape (T,).
         drawn_ids: Its id, where known.
+
+    Raises:
+        Failed: If they do.
     """
-    if (fault := overfull(logprobs)) is not None:
-        return fault
+    check_lists(logprobs)
     known = np.fmax(logprobs, _NO_MASS)
     ordered = np.sort(ids, axis=1)
     equal = ordered[:, 1:] == ordered[:, :-1]
     # Two tokens may have one text, and then one number below 0.
     if equal.any() and (equal & (ordered[:, 1:] >= 0)).any():
-        return unparseable("the reply lists a token twice among the alternatives of one place")
+        said = "the reply lists a token twice among the alternatives of one place"
+        raise Failed(unparseable(said))
     agrees = np.abs(known - drawn[:, None]) <= ROUNDING
     # Likelier than a token that is listed, and itself not listed with its number.
     least = np.where(known > _NO_MASS, known, 0).min(axis=1, initial=0)
@@ -53,28 +56,18 @@ def of_lists(
     if drawn_ids is not None:
         same = (ids == drawn_ids[:, None]) & (ids != UNKNOWN_ID)
         lost |= same.any(axis=1) & ~(same & agrees).any(axis=1)
-    if not lost.any():
-        return None
-    at = int(np.flatnonzero(lost)[0])
-    said = f"token {at + 1} was drawn with ln p {drawn[at]:.4g}, and its list says another"
-    return unparseable(said)
+    if lost.any():
+        at = int(np.flatnonzero(lost)[0])
+        said = f"token {at + 1} was drawn with ln p {drawn[at]:.4g}, and its list says another"
+        raise Failed(unparseable(said))
 
 
-def overfull(logprobs: FloatArray) -> Failure | None:
-    """Return the failure of lists, shape (T, k), one of which sums above 1; nan is for none."""
-    masses = np.exp(np.fmax(logprobs, _NO_MASS)).sum(axis=1)
-    return _too_much(float(masses.max())) if masses.size else None
-
-
-def overfull_list(logprobs: Collection[float]) -> Failure | None:
-    """Return the failure of one list of ln p that sums above 1."""
-    return _too_much(math.fsum(map(math.exp, logprobs)))
-
-
-def _too_much(mass: float) -> Failure | None:
-    if not mass > MOST_MASS:
-        return None
-    return unparseable(f"the probabilities of the alternatives of one token sum to {mass:.3g}")
+def check_lists(logprobs: ArrayLike) -> None:
+    """See that no list of ln p, shape (T, k) or (k,), nan for none, sums above 1; else `Failed`."""
+    masses = np.exp(np.fmax(np.atleast_2d(logprobs), _NO_MASS)).sum(axis=1)
+    if masses.size and (mass := masses.max()) > MOST_MASS:
+        said = f"the probabilities of the alternatives of one token sum to {mass:.3g}"
+        raise Failed(unparseable(said))
 
 
 def misspelled(tokens: list[bytes], text: str) -> Failure:
@@ -116,8 +109,8 @@ class Tokens(NamedTuple):
         return tuple(self.way(name.decode("utf-8", "replace")) for name in names)
 
 
-def tokens_of(answer: Answer[Any], text: str, thought: str, n_top: int) -> Tokens | Failure:
-    """Return the tokens of an answer, if they spell its text.
+def tokens_of(answer: Answer[Any], text: str, thought: str, n_top: int) -> Tokens:
+    """Return the tokens of an answer, if they spell its text; else `Failed`.
 
     Args:
         answer: Its thinking set aside.
@@ -126,30 +119,26 @@ def tokens_of(answer: Answer[Any], text: str, thought: str, n_top: int) -> Token
         n_top: Alternatives to read.
     """
     entries = entries_of(answer.logprobs, n_top)
-    if isinstance(entries, Failure):
-        return entries
     # An answer of no tokens has no log-probabilities to give.
     if not entries and (text or end_of(answer.finish_reason) != STOP):
-        return no_logprobs("the reply has no log-probabilities")
+        raise Failed(no_logprobs("the reply has no log-probabilities"))
     if len(entries) > MAX_TOKENS:
-        return TOO_LONG
+        raise Failed(TOO_LONG)
     way: Way = bytes_of
     if entries and not entries[0].utf8:
         way = way_of([one.token for one in entries], text)
     tokens = [way(one.token) if not one.utf8 else bytes(one.utf8) for one in entries]
     span = _span(tokens, answer, thought)
-    if isinstance(span, Failure):
-        return span
     own = tokens[span.start : span.stop]
     # Behind thinking they were found by the text, and ids in the place of tokens spell nothing.
     is_told = bool(span.start) or (bool(entries) and id_in(entries[0].token) != UNKNOWN_ID)
     # A stop string may end a text inside a token.
     if not is_told and not spells(own, text, whole=end_of(answer.finish_reason) == LENGTH):
-        return misspelled(own, text)
+        raise Failed(misspelled(own, text))
     return Tokens(entries, span, own, way)
 
 
-def entries_of(found: Logprobs[Any] | None, n_top: int) -> list[Any] | Failure:
+def entries_of(found: Logprobs[Any] | None, n_top: int) -> list[Any]:
     """One entry for each token, of either form; empty where the reply has no log-probabilities."""
     if found is None:
         return []
@@ -159,7 +148,7 @@ def entries_of(found: Logprobs[Any] | None, n_top: int) -> list[Any] | Failure:
     listed = found.top_logprobs if n_top and found.top_logprobs else [None] * len(tokens)
     if not len(tokens) == len(values) == len(listed):
         said = f"{len(tokens)} tokens, {len(values)} log-probabilities, {len(listed)} alternatives"
-        return unparseable(said)
+        raise Failed(unparseable(said))
     return [
         ListedEntry(
             token, value, top_logprobs=[Alternative(text, p) for text, p in (others or {}).items()]
@@ -168,7 +157,7 @@ def entries_of(found: Logprobs[Any] | None, n_top: int) -> list[Any] | Failure:
     ]
 
 
-def _span(tokens: list[bytes], answer: Answer[Any], thought: str) -> range | Failure:
+def _span(tokens: list[bytes], answer: Answer[Any], thought: str) -> range:
     """Return the tokens of the text, without the stop token and the thinking set aside."""
     message, end = answer.message or Message(), end_of(answer.finish_reason)
     reasoned = bool(thought or message.thought)
@@ -179,11 +168,11 @@ def _span(tokens: list[bytes], answer: Answer[Any], thought: str) -> range | Fai
         found = after(tokens, thought.encode("utf-8", "replace"), text)
     else:
         found = located(tokens, text, last=reasoned)
-    if reasoned:
+    if reasoned and found is None:
         said = "the tokens of the reasoning cannot be told from those of the answer"
-        return Failure("no_logprobs", said, permanent=True) if found is None else found
+        raise Failed(Failure("no_logprobs", said, permanent=True))
     if found is not None:
-        return range(found.stop)
+        return found if reasoned else range(found.stop)
     # Some tokens are bytes of a character, so the text can't be followed; the last one still can.
     is_text = bool(tokens) and tokens[-1] != b"" and text.endswith(tokens[-1])
     return range(len(tokens) if is_text else max(len(tokens) - 1, 0))

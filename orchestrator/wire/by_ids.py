@@ -11,8 +11,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from orchestrator.records import Failure, FloatArray, Messages, TopLogprobs, unparseable
-from orchestrator.wire._located import overfull
+from orchestrator.records import FloatArray, Messages, TopLogprobs, unparseable
+from orchestrator.wire._located import check_lists
+from orchestrator.wire.failures import Failed
 from orchestrator.wire.parsing import TokenId, field
 from orchestrator.wire.requests import encode, messages_of
 
@@ -228,9 +229,11 @@ class Forced(msgspec.Struct, frozen=True):
     n_cached: int
 
 
-def other_prompt(n_sent: int, n_read: int) -> Failure:
-    """The failure of a reply to another prompt: a second BOS, or one that was cut short."""
-    return unparseable(f"{n_sent} prompt tokens were sent and {n_read} were read by the server")
+def check_prompt(n_sent: int, n_read: int) -> None:
+    """See that no other prompt was read, as with a second BOS, or cut short; else `Failed`."""
+    if n_read != n_sent:
+        said = f"{n_sent} prompt tokens were sent and {n_read} were read by the server"
+        raise Failed(unparseable(said))
 
 
 class Looked(msgspec.Struct, frozen=True):
@@ -240,8 +243,10 @@ class Looked(msgspec.Struct, frozen=True):
     n_cached: int
 
 
-def top_of(rows: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs | Failure:
+def top_of(rows: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs:
     """The first k tokens at each place; nan and -1 where fewer are listed.
+
+    Raises `Failed` for lists that sum above 1.
 
     Args:
         rows: At each place id and ln p of tokens, most likely first.
@@ -252,7 +257,8 @@ def top_of(rows: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs |
     for place, row in enumerate(rows):
         for column, (token, value) in enumerate(row[:k]):
             ids[place, column], values[place, column] = token, value
-    return overfull(values) or TopLogprobs(ids, values)
+    check_lists(values)
+    return TopLogprobs(ids, values)
 
 
 token_ids: Final = field("tokens", tuple[TokenId, ...])

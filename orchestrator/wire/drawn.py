@@ -20,7 +20,7 @@ from orchestrator.records import (
     unparseable,
 )
 from orchestrator.wire import failures, spelling
-from orchestrator.wire._located import TOO_LONG, of_lists, tokens_of
+from orchestrator.wire._located import TOO_LONG, check_alternatives, tokens_of
 from orchestrator.wire.answers import (
     LENGTH,
     STOP,
@@ -32,6 +32,7 @@ from orchestrator.wire.answers import (
     missing,
     no_answer,
 )
+from orchestrator.wire.failures import Failed
 from orchestrator.wire.parsing import (
     MAX_LISTED,
     MAX_TEXT_BYTES,
@@ -43,8 +44,6 @@ from orchestrator.wire.parsing import (
     text_of,
 )
 from orchestrator.wire.spelling import id_in
-
-_TOO_MANY: Final = unparseable(f"the reply lists more than {MAX_LISTED:,} alternatives")
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,40 +70,35 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     ids: bool = True
 
 
-def drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation | Failure:
+def drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation:
     """Return the drawn text with its observations, the thinking set aside.
 
-    Failures: "no_logprobs", "server_error" for an unfinished answer or one that repeats the key,
-    and "no_answer" where the thinking did not end; with the tokens that were billed all the same.
+    Raises:
+        Failed: "no_logprobs", "server_error" for an unfinished answer or one that repeats the key,
+            and "no_answer" where the thinking did not end; with the tokens that were billed all the
+            same.
     """
-    found = _drawn(answer, usage, reading)
-    if isinstance(found, Failure):
+    try:
+        return _drawn(answer, usage, reading)
+    except Failed as failed:
         counts = {"n_prompt_tokens": usage.n_prompt, "n_completion_tokens": usage.n_completion}
-        return msgspec.structs.replace(found, **counts)
-    return found
+        raise Failed(msgspec.structs.replace(failed.failure, **counts)) from None
 
 
-def _drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation | Failure:
+def _drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation:
     message = answer.message = answer.message or Message()
     message.settle()
     if _is_too_long(answer, message):
-        return TOO_LONG
+        raise Failed(TOO_LONG)
     if _repeats(message, reading.secret):
-        return Failure(
-            "server_error",
-            "the answer repeats the API key of the request; it is not stored",
-            permanent=True,
-        )
+        said = "the answer repeats the API key of the request; it is not stored"
+        raise Failed(Failure("server_error", said, permanent=True))
     end = end_of(answer.finish_reason)
     thought = _set_aside(message, end, reading.thinking_end)
-    if isinstance(thought, Failure):
-        return thought
     if (absent := missing(answer, usage, reading.secret)) is not None:
-        return absent
+        raise Failed(absent)
     text = text_of(message.text)
     observed = _observe(answer, reading, text, thought) if reading.logprobs else _NOTHING
-    if isinstance(observed, Failure):
-        return observed
     thinking = text_of(message.thought)
     n_thinking = usage.n_thinking if observed.n_thinking is None else observed.n_thinking
     return Generation(
@@ -145,7 +139,7 @@ def _repeats(message: Message, secret: str) -> bool:
     return any(text is not None and one in text for text in said for one in longest)
 
 
-def _set_aside(message: Message, end: str, marker: str) -> str | Failure:
+def _set_aside(message: Message, end: str, marker: str) -> str:
     """Move the thinking out of the content; what ended it, empty where nothing was moved."""
     if not marker or message.thought:
         return ""
@@ -157,7 +151,7 @@ def _set_aside(message: Message, end: str, marker: str) -> str | Failure:
         message.content = answer.lstrip("\r\n")
     elif end == LENGTH or thinking.lstrip().startswith(opening):
         within = " within max_tokens" if end == LENGTH else ""
-        return no_answer(f"the thinking did not end with {marker!r}{within}")
+        raise Failed(no_answer(f"the thinking did not end with {marker!r}{within}"))
     return found
 
 
@@ -174,28 +168,20 @@ class _Observed(msgspec.Struct, gc=False):
 _NOTHING: Final = _Observed()
 
 
-def _observe(answer: Answer[Any], reading: Reading, text: str, thought: str) -> _Observed | Failure:
+def _observe(answer: Answer[Any], reading: Reading, text: str, thought: str) -> _Observed:
     tokens = tokens_of(answer, text, thought, reading.top)
-    if isinstance(tokens, Failure):
-        return tokens
     entries, span, own = tokens.entries, tokens.span, tokens.own
     if not reading.ids and entries and entries[0].id is not None:
         for entry in entries:
             for one in (entry, *getattr(entry, "top_logprobs", ())):
                 one.id = None
     values = logprob_array([entry.logprob for entry in entries])
-    if isinstance(values, Failure):
-        return values
     ids = _ids(answer, entries, span.stop)
-    if isinstance(ids, Failure):
-        return ids
     top: TopLogprobs | None = None
     names: tuple[bytes, ...] = ()
     if reading.top:
-        found = _top(entries, reading.top, values, ids)
-        if isinstance(found, Failure):
-            return found
-        top, names = found[0], tokens.renamed(found[1])
+        top, names = _top(entries, reading.top, values, ids)
+        names = tokens.renamed(names)
     if span.start or span.stop < len(entries):
         kept = slice(span.start, span.stop)
         values = values[kept].copy()
@@ -235,17 +221,17 @@ def _offsets(tokens: list[bytes], text: str) -> IntArray | None:
     return places
 
 
-def _ids(answer: Answer[Any], entries: list[Any], n_kept: int) -> IntArray | Failure | None:
+def _ids(answer: Answer[Any], entries: list[Any], n_kept: int) -> IntArray | None:
     if answer.token_ids is not None:
         # A server may leave the stop token out of one of the two lists.
         if not n_kept <= len(answer.token_ids) <= len(entries):
             said = f"{len(answer.token_ids)} token ids but {len(entries)} log-probabilities"
-            return unparseable(said)
+            raise Failed(unparseable(said))
         ids = np.array(answer.token_ids, dtype=np.int32)
         named = bool(entries) and _id(entries[0]) != UNKNOWN_ID
         if named and (_ids_of(entries[: len(ids)]) != ids).any():
             said = "the reply's token ids are others than those of its log-probabilities"
-            return unparseable(said)
+            raise Failed(unparseable(said))
         return ids
     if not entries:
         return np.empty(0, dtype=np.int32)
@@ -266,24 +252,21 @@ def _id(entry: Entry | Alternative) -> int:
 
 def _top(
     entries: list[Any], k: int, drawn: FloatArray, ids_drawn: IntArray | None
-) -> tuple[TopLogprobs, tuple[bytes, ...]] | Failure:
+) -> tuple[TopLogprobs, tuple[bytes, ...]]:
     """The k most likely tokens at each position, most likely first; nan and -1 where not listed.
 
     With them the texts by which they are named, if they are.
     """
     width = max((len(entry.top_logprobs) for entry in entries), default=0)
     if len(entries) * max(k, width) > MAX_LISTED:
-        return _TOO_MANY
+        raise Failed(unparseable(f"the reply lists more than {MAX_LISTED:,} alternatives"))
     if entries and not width:
-        return no_logprobs("the reply lists no alternatives")
+        raise Failed(no_logprobs("the reply lists no alternatives"))
     wide, ids, names = _listed(entries, width)
     values = cleaned(wide)
-    if isinstance(values, Failure):
-        return values
     if ids_drawn is not None and len(ids_drawn) < len(drawn):
         ids_drawn = None
-    if (fault := of_lists(values, ids, drawn, ids_drawn)) is not None:
-        return fault
+    check_alternatives(values, ids, drawn, ids_drawn)
     if 1 < width <= k:
         # vLLM lists the drawn token first and cuts the list, so where the drawn token is the least
         # likely of all it may have pushed out one of the k best: it is not known to be among them.

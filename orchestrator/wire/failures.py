@@ -12,11 +12,11 @@ import html
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import lru_cache, wraps
 from html.entities import codepoint2name
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
@@ -25,8 +25,45 @@ from orchestrator.wire.rulings import ruling
 
 __all__ = [
     "LONG_SECRET", "MAX_RETRY_AFTER_S", "MESSAGE_LENGTH", "READ_HEADERS", "WAITING_HEADERS",
-    "classify", "clean", "in_reply", "message_in", "redact", "retry_after",
+    "Failed", "as_value", "classify", "clean", "in_reply", "known", "message_in", "redact",
+    "retry_after",
 ]  # fmt: skip
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Failed(Exception):  # noqa: N818 (a failure on its way to becoming a value)
+    """A reply or a request failed; caught where a reader or a back-end's method ends."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(failure.message)
+
+
+def known(value: T | Failure) -> T:
+    """`value`.
+
+    Raises:
+        Failed: If it is a failure.
+    """
+    if isinstance(value, Failure):
+        raise Failed(value)
+    return value
+
+
+def as_value(read: Callable[P, T]) -> Callable[P, T | Failure]:
+    """Let a function return the failure that it raises as `Failed`."""
+
+    @wraps(read)
+    def call(*arguments: P.args, **named: P.kwargs) -> T | Failure:
+        try:
+            return read(*arguments, **named)
+        except Failed as failed:
+            return failed.failure
+
+    return call
+
 
 MAX_RETRY_AFTER_S: Final = 24 * 3600.0
 WAITING_HEADERS: Final = (

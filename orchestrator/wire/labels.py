@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from orchestrator.records import UNKNOWN_ID, Choice, Failure, Label, unparseable, unsupported
-from orchestrator.wire._located import misspelled, overfull_list
+from orchestrator.wire._located import check_lists, misspelled
 from orchestrator.wire.answers import Answer, Entry, Logprobs, Message, withheld
+from orchestrator.wire.failures import Failed, as_value, known
 from orchestrator.wire.parsing import (
     NO_USAGE,
     ROUNDING,
     SENTINEL,
     Decoder,
     Reply,
-    error_in,
     logprob,
     no_logprobs,
 )
@@ -42,7 +42,7 @@ class _Entry(Entry, gc=False):
     top_logprobs: list[Entry] = msgspec.field(default_factory=list)
 
 
-_chat: Final = Decoder(Reply[Answer[_Entry]])
+_chat: Final = Decoder(Reply[Answer[_Entry]], needs="choices")
 
 
 class _Listing(NamedTuple):
@@ -56,7 +56,8 @@ class _Listing(NamedTuple):
     twice: frozenset[bytes] = frozenset()
 
 
-def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> Choice | Failure:
+@as_value
+def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> Choice:
     """Label probabilities, over the whole vocabulary, from the first generated token.
 
     Failures: "no_logprobs" where nothing is listed, "unsupported" where a label is more than one
@@ -64,39 +65,37 @@ def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> C
     and those of `orchestrator.wire.answers.withheld`.
     """
     reply = _chat(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.error or not reply.choices:
-        return error_in(body, secret)
-    answer = reply.choices[0]
+    answer = reply.first
     message = answer.message = answer.message or Message()
     message.settle()
     if (absent := withheld(answer, secret)) is not None:
-        return absent
+        raise Failed(absent)
     if message.thought and not message.text:
-        return unsupported(
+        said = (
             "the first token belongs to the reasoning that the server sets aside, not to the "
             "answer; switch the reasoning off, or let the judge write before its verdict "
             "(chain_of_thought)"
         )
+        raise Failed(unsupported(said))
     entry = answer.logprobs and _first(answer.logprobs)
     listing = _listing(entry, message.text) if entry else None
     if listing is None:
-        return no_logprobs("the reply lists no alternatives with log-probabilities")
-    if isinstance(listing, Failure):
-        return listing
-    found = read_labels(listing.logprobs, listing.bound, tuple(labels))
-    if isinstance(found, Failure):
-        return found
-    if listing.twice and (fault := _listed_twice(listing.twice, tuple(labels))) is not None:
-        return fault
+        raise Failed(no_logprobs("the reply lists no alternatives with log-probabilities"))
+    logprobs, upper = known(read_labels(listing.logprobs, listing.bound, tuple(labels)))
+    forms = set[bytes]().union(*(_spellings(tuple(labels)) or ()))
+    if doubled := listing.twice & forms:
+        # One number is one label's, once or twice.
+        shown = min(doubled).decode("utf-8", "replace")
+        said = f"the reply lists {shown!r} twice with one number: one token, or two"
+        raise Failed(unparseable(said))
     usage = reply.usage or NO_USAGE
-    return Choice(found[0], found[1], METHOD, usage.n_prompt, usage.n_cached)
+    return Choice(logprobs, upper, METHOD, usage.n_prompt, usage.n_cached)
 
 
+@as_value
 def read_labels(
     logprobs: Mapping[bytes, float], bound: float, labels: tuple[Label, ...]
-) -> tuple[tuple[float, ...], tuple[float, ...]] | Failure:
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """(ln p, upper bounds of ln p) of every label.
 
     Args:
@@ -107,7 +106,7 @@ def read_labels(
     spellings = _spellings(labels)
     if spellings is None:
         said = "two labels share a spelling, so they cannot be told apart"
-        return Failure("bad_request", said, permanent=True)
+        raise Failed(Failure("bad_request", said, permanent=True))
     read = [_read(forms, logprobs, bound) for forms in spellings]
     unread = [(at, label.begun) for at, label in enumerate(read) if label.begun]
     if not unread:
@@ -115,7 +114,7 @@ def read_labels(
     for at, begun in unread:
         heavy = [token for token in begun if token.strip() and logprobs[token] >= NEGLIGIBLE]
         if heavy:
-            return _refuse(at, max(heavy, key=logprobs.__getitem__), labels, spellings)
+            raise Failed(_refusal(at, max(heavy, key=logprobs.__getitem__), labels, spellings))
     # Such a token may be its label or the beginning of another: an upper bound, no more.
     shared = set().union(*(begun for _, begun in unread))
     values = (
@@ -123,15 +122,6 @@ def read_labels(
         for label, forms in zip(read, spellings, strict=True)
     )
     return tuple(values), tuple(label.upper for label in read)
-
-
-def _listed_twice(tokens: frozenset[bytes], labels: tuple[Label, ...]) -> Failure | None:
-    """Return the failure of a list in which one number is one label's once or twice."""
-    forms = set[bytes]().union(*(_spellings(labels) or ()))
-    if not (doubled := tokens & forms):
-        return None
-    shown = min(doubled).decode("utf-8", "replace")
-    return unparseable(f"the reply lists {shown!r} twice with one number: one token, or two")
 
 
 class _Read(NamedTuple):
@@ -169,7 +159,7 @@ def _spellings(labels: tuple[Label, ...]) -> tuple[tuple[bytes, ...], ...] | Non
     return found if len(set().union(*found)) == sum(map(len, found)) else None
 
 
-def _refuse(
+def _refusal(
     at: int, token: bytes, labels: Sequence[Label], spellings: Sequence[Sequence[bytes]]
 ) -> Failure:
     shown = token.decode("utf-8", "replace")
@@ -195,7 +185,7 @@ def _first(found: Logprobs[_Entry]) -> _Entry | None:
     return _Entry(found.tokens[0], found.token_logprobs[0], top_logprobs=top)
 
 
-def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
+def _listing(entry: _Entry, text: str) -> _Listing | None:
     """The listed tokens; None where none has a number.
 
     Args:
@@ -203,10 +193,11 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
         text: That came with it.
     """
     if id_in(entry.token) != UNKNOWN_ID:
-        return unsupported(
+        said = (
             "the reply names tokens by ids ('token_id:7'), so that labels can't be told; start "
             "the server without --return-tokens-as-token-ids, or say `backend: vllm` of it"
         )
+        raise Failed(unsupported(said))
     way = bytes_of if entry.utf8 else way_of([entry.token], text)
     found: dict[bytes, float] = {}
     values: list[float] = []
@@ -234,13 +225,12 @@ def _listing(entry: _Entry, text: str) -> _Listing | Failure | None:
     lowest = min(values[1:] if len(values) > 1 and values[0] < values[1] else values)
     own = way(entry.token) if not entry.utf8 else bytes(entry.utf8)
     if not is_in(own, text):
-        return misspelled([own], text)
+        raise Failed(misspelled([own], text))
     drawn = logprob(entry.logprob)
     if own not in found and drawn > -math.inf:
         found[own] = drawn
         values.append(drawn)
-    if (fault := overfull_list(values)) is not None:
-        return fault
+    check_lists(values)
     found.pop(b"", None)
     return _Listing(found, lowest, frozenset(twice))
 

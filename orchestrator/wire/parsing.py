@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from orchestrator.records import REQUEST, UNCLEAR, Failure, FloatArray, unparseable
 from orchestrator.wire import failures
+from orchestrator.wire.failures import Failed, as_value
 
 MAX_BODY_BYTES: Final = 64 * 2**20
 SENTINEL: Final = -9998.5
@@ -122,28 +123,46 @@ class Reply(Counted, Generic[T], gc=False):
 
     choices: list[T] | None = None
 
+    @property
+    def first(self) -> T:
+        """The first answer of a reply that has any."""
+        return (self.choices or [])[0]
+
 
 class Decoder(Generic[T]):
-    """Decodes bodies into a `msgspec.Struct` type. Never raises."""
+    """Decodes bodies into a `msgspec.Struct` type.
 
-    def __init__(self, kind: type[T]) -> None:
+    Args:
+        kind: The type.
+        needs: Field without which there is no answer, nor is there beside an `error`.
+    """
+
+    def __init__(self, kind: type[T], needs: str = "") -> None:
         self._kind = kind
+        self._needs = needs
         self._decode = msgspec.json.Decoder(kind).decode
 
-    def __call__(self, body: bytes, secret: str = "") -> T | Failure:
-        """The record, or a failure: "unparseable", or what an error in the reply says."""
-        if len(body) > MAX_BODY_BYTES:
-            return too_large(len(body))
-        try:
-            return self._decode(body)
-        except _UNREADABLE:
-            return self._decode_leniently(body, secret)
+    def __call__(self, body: bytes, secret: str = "") -> T:
+        """Return the record.
 
-    def _decode_leniently(self, body: bytes, secret: str) -> T | Failure:
+        Raises:
+            Failed: "unparseable", or what an error in the reply says.
+        """
+        if len(body) > MAX_BODY_BYTES:
+            raise Failed(too_large(len(body)))
+        try:
+            found = self._decode(body)
+        except _UNREADABLE:
+            found = self._decode_leniently(body, secret)
+        if self._needs and (found.error or not getattr(found, self._needs)):  # type: ignore[attr-defined]
+            raise Failed(error_in(body, secret))
+        return found
+
+    def _decode_leniently(self, body: bytes, secret: str) -> T:
         # NaN and Infinity are accepted here, which msgspec refuses.
         if _PAGE.match(body):
             said = f"a web page came, not an answer; correct base_url: {_start(body, secret)}"
-            return Failure("unparseable", said, status=200, scope=UNCLEAR)
+            raise Failed(Failure("unparseable", said, status=200, scope=UNCLEAR))
         try:
             parsed = _parsed(body)
         except _UNREADABLE as error:
@@ -152,7 +171,8 @@ class Decoder(Generic[T]):
             said = f"the reply is {what}: {_start(body, secret)}" if body.strip() else "empty reply"
             # Lines of JSON are how some servers stream, whatever they are asked for.
             is_lines = body.startswith(b"{") and str(error).startswith("Extra data")
-            return Failure("unparseable", said, scope=UNCLEAR if is_lines else REQUEST)
+            scope = UNCLEAR if is_lines else REQUEST
+            raise Failed(Failure("unparseable", said, scope=scope)) from None
         if isinstance(parsed, dict) and parsed.get("usage") is not None:
             # Counts are no part of an answer: one that is none must not cost it.
             parsed["usage"] = _counts(parsed["usage"])
@@ -165,9 +185,9 @@ class Decoder(Generic[T]):
             except _UNREADABLE as error:
                 said = failures.clean(f"{error}: {_start(body, secret)}", secret)
         if isinstance(parsed, dict) and parsed.get("error"):
-            return failures.in_reply(parsed, secret)
+            raise Failed(failures.in_reply(parsed, secret))
         said = f"the reply has an unexpected shape: {said}"
-        return Failure("unparseable", said, permanent=True, status=200, scope=UNCLEAR)
+        raise Failed(Failure("unparseable", said, permanent=True, status=200, scope=UNCLEAR))
 
 
 # What a part is, and what is made of it where a server writes it otherwise.
@@ -356,14 +376,13 @@ def field(name: str, kind: type[T]) -> Callable[[bytes, str], T | Failure]:
     fields = [(name, kind | None, None), ("error", Any, None)]
     decode: Decoder[Any] = Decoder(msgspec.defstruct("Reply", fields, gc=False))
 
-    def read(body: bytes, secret: str) -> T | Failure:
-        reply = decode(body, secret)
-        if isinstance(reply, Failure):
-            return reply
-        found: T | None = getattr(reply, name)
-        return error_in(body, secret) if found is None else found
+    def read(body: bytes, secret: str) -> T:
+        found: T | None = getattr(decode(body, secret), name)
+        if found is None:
+            raise Failed(error_in(body, secret))
+        return found
 
-    return read
+    return as_value(read)
 
 
 def too_large(n_bytes: int, most_bytes: int = MAX_BODY_BYTES) -> Failure:
@@ -382,16 +401,22 @@ def no_logprobs(said: str) -> Failure:
     return Failure("no_logprobs", said, status=200, scope=UNCLEAR)
 
 
-def logprob_array(values: list[float | None]) -> FloatArray | Failure:
-    """Log-probabilities as float32: sentinels are -inf, null is nan; positive ones are refused."""
+def logprob_array(values: list[float | None]) -> FloatArray:
+    """Log-probabilities as float32: sentinels are -inf, null is nan.
+
+    Raises:
+        Failed: If one is above 0.
+    """
     return cleaned(np.array(values, dtype=np.float64))
 
 
-def cleaned(wide: NDArray[np.float64]) -> FloatArray | Failure:
+def cleaned(wide: NDArray[np.float64]) -> FloatArray:
     """The same as `logprob_array` of numbers as they are written, which are changed in place."""
     wide[wide <= SENTINEL] = -np.inf
     if wide.size and np.fmax.reduce(wide, axis=None) > ROUNDING:
-        return no_logprobs("the server returns log-probabilities above 0; they may be logits")
+        raise Failed(
+            no_logprobs("the server returns log-probabilities above 0; they may be logits")
+        )
     return wide.astype(np.float32)
 
 

@@ -4,7 +4,7 @@ Also load figures in Prometheus text.
 """
 
 import re
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -14,7 +14,6 @@ from orchestrator.records import (
     TOKEN_FEATURES,
     UNKNOWN_ID,
     Choice,
-    Failure,
     FloatArray,
     Generation,
     Scored,
@@ -22,9 +21,10 @@ from orchestrator.records import (
     unparseable,
     unsupported,
 )
-from orchestrator.wire._located import overfull
+from orchestrator.wire._located import check_lists
 from orchestrator.wire.answers import Answer, Entry, ListedEntry, Message, withheld
 from orchestrator.wire.drawn import Reading, drawn
+from orchestrator.wire.failures import Failed, as_value
 from orchestrator.wire.parsing import (
     FILTERED,
     MAX_BODY_BYTES,
@@ -65,7 +65,8 @@ _observed_scores: Final = Decoder(_ObservedScores)
 _MOST_HEADS: Final = 2**16
 
 
-def scored(body: bytes, ask: ScoreAsk, method: str, secret: str) -> Scored | Failure:
+@as_value
+def scored(body: bytes, ask: ScoreAsk, method: str, secret: str) -> Scored:
     """Teacher-forced log-probabilities from our own `/v1/score`; the ids must be those asked.
 
     Where a text was asked, the ids are the server's; with `end_of_turn` one more follows. The reply
@@ -76,38 +77,24 @@ def scored(body: bytes, ask: ScoreAsk, method: str, secret: str) -> Scored | Fai
     """
     # No more is read than was asked for.
     is_observed = bool(ask.features or ask.top_logprobs)
-    reply: _Scores | Failure = (_observed_scores if is_observed else _scores)(body, secret)
-    if isinstance(reply, Failure):
-        return reply
+    reply: _Scores = (_observed_scores if is_observed else _scores)(body, secret)
     if reply.error or reply.logprobs is None:
-        return error_in(body, secret)
+        raise Failed(error_in(body, secret))
     # A reply that names no ids is of those asked.
     implied = None if ask.end_of_turn else ask.token_ids or None
     ids = implied if reply.token_ids is None else tuple(reply.token_ids)
     said = _mismatch(ids, ask, len(reply.logprobs))
     if ids is None or said:
-        return unparseable(said)
-    scored_ids = np.array(ids, dtype=np.int32)
-    parts = (
-        logprob_array(reply.logprobs or []),
-        _listed(reply, len(scored_ids), ask.top_logprobs),
-        _features(reply, len(scored_ids), ask.features),
-    )
-    for part in parts:
-        if isinstance(part, Failure):
-            return part
-    logprobs, top, features = cast(
-        "tuple[FloatArray, TopLogprobs | None, dict[str, FloatArray] | None]", parts
-    )
+        raise Failed(unparseable(said))
     usage = reply.usage or NO_USAGE
     return Scored(
-        scored_ids,
-        logprobs,
+        np.array(ids, dtype=np.int32),
+        logprob_array(reply.logprobs),
         usage.n_prompt,
         method=method,
         n_cached_tokens=usage.n_cached,
-        top=top,
-        features=features,
+        top=_listed(reply, len(ids), ask.top_logprobs),
+        features=_features(reply, len(ids), ask.features),
     )
 
 
@@ -121,18 +108,18 @@ def scored_nothing(method: str, ask: ScoreAsk) -> Scored:
     return Scored(ids, values, method=method, top=none, features=features or None)
 
 
-def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice | Failure:
+@as_value
+def choice(body: bytes, n_labels: int, method: str, secret: str) -> Choice:
     """Label probabilities from our own `/v1/choose`, in the order of the labels."""
     reply = _scores(body, secret)
-    if isinstance(reply, Failure):
-        return reply
     if reply.error or reply.logprobs is None:
-        return error_in(body, secret)
+        raise Failed(error_in(body, secret))
     if len(reply.logprobs) != n_labels:
-        return unparseable(f"{n_labels} labels were requested and {len(reply.logprobs)} returned")
+        said = f"{n_labels} labels were requested and {len(reply.logprobs)} returned"
+        raise Failed(unparseable(said))
     values = tuple(map(logprob, reply.logprobs))
     if all(value != value for value in values):
-        return no_logprobs("the reply gives no label a probability")
+        raise Failed(no_logprobs("the reply gives no label a probability"))
     # Where the server knows nothing, the only bound is that of any probability: ln 1.
     upper = tuple(0.0 if value != value else value for value in values)
     usage = reply.usage or NO_USAGE
@@ -152,14 +139,14 @@ def _mismatch(given: tuple[int, ...] | None, ask: ScoreAsk, n_logprobs: int) -> 
 
 def _features(
     reply: _Scores, n_tokens: int, asked: tuple[str, ...]
-) -> dict[str, FloatArray] | Failure | None:
+) -> dict[str, FloatArray] | None:
     """The features asked for, of the shapes that `Scored` states."""
     if not asked or not isinstance(reply, _ObservedScores):
         return None
     given = reply.features or {}
     if missing := sorted(set(asked) - given.keys()):
         said = f"the server does not return {', '.join(missing)}; the embedded server does"
-        return unsupported(said)
+        raise Failed(unsupported(said))
     found: dict[str, FloatArray] = {}
     for name in asked:
         array = _numbers(given[name])
@@ -168,7 +155,8 @@ def _features(
             if name in TOKEN_FEATURES
             else array.ndim != 2 or array.size > _MOST_HEADS
         ):
-            return unparseable(f"the server's {name} has the wrong shape, or a number out of range")
+            said = f"the server's {name} has the wrong shape, or a number out of range"
+            raise Failed(unparseable(said))
         found[name] = array
     return found
 
@@ -184,23 +172,21 @@ def _numbers(given: list[float | list[float | None] | None]) -> FloatArray | Non
     return wide.astype(np.float32)
 
 
-def _listed(reply: _Scores, n_tokens: int, k: int) -> TopLogprobs | Failure | None:
+def _listed(reply: _Scores, n_tokens: int, k: int) -> TopLogprobs | None:
     """The alternatives of a reply, both arrays of shape (n_tokens, k), most likely first."""
     if not k or not isinstance(reply, _ObservedScores):
         return None
     ids, rows = reply.top_token_ids, reply.top_logprobs
     if ids is None or rows is None:
-        return no_logprobs("the reply lists no alternatives")
+        raise Failed(no_logprobs("the reply lists no alternatives"))
     widths = {*map(len, ids), *map(len, rows)}
     if not len(ids) == len(rows) == n_tokens or widths - {k}:
         said = f"the server does not list {k} alternatives at each of {n_tokens} positions"
-        return unparseable(said)
-    values = logprob_array([value for row in rows for value in row])
-    if isinstance(values, Failure):
-        return values
-    values = values.reshape(n_tokens, k)
+        raise Failed(unparseable(said))
+    values = logprob_array([value for row in rows for value in row]).reshape(n_tokens, k)
+    check_lists(values)
     order = np.argsort(-values, axis=1, kind="stable")
-    return overfull(values) or TopLogprobs(
+    return TopLogprobs(
         np.take_along_axis(np.array(ids, dtype=np.int32).reshape(n_tokens, k), order, axis=1),
         np.take_along_axis(values, order, axis=1),
     )
@@ -216,19 +202,16 @@ class _Choice(Answer[ListedEntry], gc=False):
     text: str | None = None
 
 
-_completion: Final = Decoder(Reply[_Choice])
+_completion: Final = Decoder(Reply[_Choice], needs="choices")
 
 
-def completion(body: bytes, reading: Reading) -> Generation | Failure:
+@as_value
+def completion(body: bytes, reading: Reading) -> Generation:
     """A drawn text from a completion; failures as those of a chat reply."""
     reply = _completion(body, reading.secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.error or not reply.choices:
-        return error_in(body, reading.secret)
-    choice = reply.choices[0]
+    choice = reply.first
     if choice.text is None:
-        return withheld(choice, reading.secret) or error_in(body, reading.secret)
+        raise Failed(withheld(choice, reading.secret) or error_in(body, reading.secret))
     choice.message = Message(choice.text)
     return drawn(choice, reply.usage or NO_USAGE, reading)
 
@@ -251,45 +234,40 @@ class _Models(msgspec.Struct, gc=False):
 
 _versions: Final = Decoder(_Version)
 _models: Final = Decoder(_Models)
-_chat: Final = Decoder(Reply[Answer[Entry]])
-_listed_chat: Final = Decoder(Reply[Answer[ListedEntry]])
+_chat: Final = Decoder(Reply[Answer[Entry]], needs="choices")
+_listed_chat: Final = Decoder(Reply[Answer[ListedEntry]], needs="choices")
 
 
-def generation(body: bytes, reading: Reading) -> Generation | Failure:
+@as_value
+def generation(body: bytes, reading: Reading) -> Generation:
     """A drawn text from a chat completion.
 
     Failures: "unparseable", "no_logprobs", "no_answer" and "server_error" as of
     `orchestrator.wire.answers.missing`, and what an error in the reply says.
     """
-    reply: Reply[Any] | Failure = (_listed_chat if reading.top else _chat)(body, reading.secret)
-    if isinstance(reply, Failure):
-        return reply
-    if reply.error or not reply.choices:
-        return error_in(body, reading.secret)
-    answer: Answer[Any] = reply.choices[0]
+    reply: Reply[Any] = (_listed_chat if reading.top else _chat)(body, reading.secret)
+    answer: Answer[Any] = reply.first
     if answer.message is None:
-        return withheld(answer, reading.secret) or error_in(body, reading.secret)
+        raise Failed(withheld(answer, reading.secret) or error_in(body, reading.secret))
     found = drawn(answer, reply.usage or NO_USAGE, reading)
     # An empty text is none where a filter says that it took it.
-    is_empty = isinstance(found, Generation) and not found.text
-    return error_in(body, reading.secret) if is_empty and FILTERED.search(body) else found
+    if not found.text and FILTERED.search(body):
+        raise Failed(error_in(body, reading.secret))
+    return found
 
 
-def version(body: bytes) -> tuple[str, str] | Failure:
+@as_value
+def version(body: bytes) -> tuple[str, str]:
     """Version and fingerprint that a server states; empty where it states none."""
     reply = _versions(body)
-    if isinstance(reply, Failure):
-        return reply
     fingerprint = reply.fingerprint or reply.system_fingerprint or reply.sha or ""
     return text_of(reply.version), text_of(fingerprint)
 
 
-def model_names(body: bytes) -> tuple[str, ...] | Failure:
+@as_value
+def model_names(body: bytes) -> tuple[str, ...]:
     """The names in a reply of `/v1/models`."""
-    reply = _models(body)
-    if isinstance(reply, Failure):
-        return reply
-    return tuple(model.id for model in reply.data or ())
+    return tuple(model.id for model in _models(body).data or ())
 
 
 # What servers call the same thing; each by its own prefix. llama.cpp counts as prompt tokens those

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from orchestrator.ask import RewardAsk
-from orchestrator.records import Failure, Rewards, unparseable
+from orchestrator.records import Rewards, unparseable
+from orchestrator.wire.failures import Failed, as_value
 from orchestrator.wire.parsing import NO_USAGE, Counted, Decoder, Usage, error_in
 from orchestrator.wire.requests import encode, messages_of
 
@@ -38,7 +39,7 @@ class _Classified(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_pooling: Final = Decoder(_Pooling)
+_pooling: Final = Decoder(_Pooling, needs="data")
 _classified: Final = Decoder(_Classified)
 
 
@@ -65,51 +66,46 @@ def classify(model: str, ids: Sequence[int]) -> bytes:
     return encode({"model": model, "input_ids": ids})
 
 
-def pooled(body: bytes, method: str, secret: str) -> Rewards | Failure:
+@as_value
+def pooled(body: bytes, method: str, secret: str) -> Rewards:
     """Return the outputs in a reply of `/pooling`, of one conversation.
 
     Failures: "unparseable", and what an error in the reply says.
     """
     reply = _pooling(body, secret)
-    if isinstance(reply, Failure):
-        return reply
-    given = reply.data[0].data if reply.data else None
-    if reply.error or not reply.data or given is None:
-        return error_in(body, secret)
-    if len(reply.data) != 1:
-        return unparseable(f"one conversation was sent and {len(reply.data)} are rated")
+    first, *others = reply.data or []
+    if first.data is None:
+        raise Failed(error_in(body, secret))
+    if others:
+        raise Failed(unparseable(f"one conversation was sent and {1 + len(others)} are rated"))
     usage = reply.usage or NO_USAGE
-    return _rewards(given, method, usage.n_prompt, usage.n_cached)
+    return _rewards(first.data, method, usage.n_prompt, usage.n_cached)
 
 
-def classified(body: bytes, method: str, secret: str) -> Rewards | Failure:
+@as_value
+def classified(body: bytes, method: str, secret: str) -> Rewards:
     """Return the outputs in a reply of SGLang's `/classify`, of one conversation.
 
     Failures: "unparseable", and what an error in the reply says.
     """
     reply = _classified(body, secret)
-    if isinstance(reply, Failure):
-        return reply
     if reply.error or reply.embedding is None:
-        return error_in(body, secret)
+        raise Failed(error_in(body, secret))
     usage = reply.meta_info or NO_USAGE
     return _rewards(reply.embedding, method, usage.n_prompt, usage.n_cached)
 
 
-def _rewards(
-    given: Sequence[object], method: str, n_prompt: int, n_cached: int
-) -> Rewards | Failure:
+def _rewards(given: Sequence[object], method: str, n_prompt: int, n_cached: int) -> Rewards:
     by_place = bool(given) and isinstance(given[0], list)
     rows: Sequence[Any] = given if by_place else [given]
     fault = _fault(rows)
-    if fault:
-        return unparseable(f"the rewards in the reply {fault}")
-    wide = np.array(rows, dtype=np.float64)
+    wide = np.array([] if fault else rows, dtype=np.float64)
     if not np.isfinite(wide).all():
-        said = "the rewards in the reply are not all finite numbers: the model gave nan or infinity"
-        return unparseable(said)
-    if np.abs(wide).max() > np.finfo(np.float32).max:
-        return unparseable("the rewards in the reply are too large for float32")
+        fault = "are not all finite numbers: the model gave nan or infinity"
+    elif wide.size and np.abs(wide).max() > np.finfo(np.float32).max:
+        fault = "are too large for float32"
+    if fault:
+        raise Failed(unparseable(f"the rewards in the reply {fault}"))
     return Rewards(wide.astype(np.float32), by_place, method, n_prompt, n_cached)
 
 
