@@ -80,8 +80,8 @@ class Pairs:
                 raise StatisticsError(f"{said} instead of filling them in")
             if is_swapped.any():
                 preference = np.where(is_swapped, 1.0 - preference, preference)
-            wins = np.bincount(at, preference, minlength=len(n_judged))
-            wins = wins.astype(np.float64, copy=False)
+            added = np.bincount(at, preference, minlength=len(n_judged))
+            wins: Floats = added.astype(np.float64, copy=False)
             return PromptSums(*ends, *row, wins, n_judged, n_prompts, n_models)
 
         return summed
