@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from orchestrator.clusters import OVER
+from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.settings import GivenFile
 from orchestrator.plugin import (
     Analysis,
@@ -27,7 +27,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import METHODS, n_prompts, prompts_of, share_of
+from orchestrator.ranking.cells import METHODS, n_prompts, share_of
 from orchestrator.ranking.human_labels import read_labels
 from orchestrator.statistics.agreement import cohen_kappa, krippendorff_alpha
 from orchestrator.tables import measured
@@ -169,7 +169,7 @@ def _agreement(context: Context, labels: pl.DataFrame) -> list[Table]:
         "rater", index=list(_KEYS), values="label", aggregate_function="first"
     )
     raters = [name for name in wide.columns if name not in _KEYS]
-    prompts = prompts_of(context.clusters.of(wide.select("item")))
+    prompts = codes(context.clusters.of(wide.select("item"))[CLUSTER])
     if len(raters) < 2:
         return []
     level = context.confidence_level

@@ -1,7 +1,6 @@
 """Rows of methods, held against what they declare, and what is said of a method that did wrong.
 
-The check runs for every row, so all that it needs is computed once a method. It compares exact
-types first and looks closely only at values whose type is not the usual one of their column.
+The check runs for every row, so all that it needs is computed once a method.
 """
 
 import sys
@@ -76,7 +75,7 @@ _MOST: Final = 8_000_000
 # Characters of a value that a message repeats.
 _SHOWN: Final = 60
 
-_Kind = tuple[frozenset[type], Callable[[Any], bool], str]
+_Kind = tuple[Callable[[Any], bool], str]
 
 
 def _is_whole(value: object) -> bool:
@@ -109,25 +108,19 @@ def is_text(value: object) -> bool:
         return False
 
 
-_NONE: Final = type(None)
-_FLOATS: Final = frozenset({float, _NONE})
-_TEXTS: Final = frozenset({str, _NONE})
-# By type of column: types of values that it surely holds, a closer look at others, and words.
-# Numbers and texts are always looked at: whole numbers have no bound in Python, others may be none.
+_FLOATS: Final = frozenset({float, type(None)})
+_TEXTS: Final = frozenset({str, type(None)})
+# By type of column: the test of a value that is there, and words.
 _SCALARS: Final[dict[str, _Kind]] = {
-    "str": (frozenset({_NONE}), is_text, "text"),
-    "f64": (frozenset({_NONE}), _is_number, "a finite number"),
-    "i64": (frozenset({_NONE}), _is_whole, "a whole number of at most 64 bits"),
-    "bool": (
-        frozenset({bool, _NONE}),
-        lambda value: isinstance(value, bool | np.bool_),
-        "True or False",
-    ),
+    "str": (is_text, "text"),
+    "f64": (_is_number, "a finite number"),
+    "i64": (_is_whole, "a whole number of at most 64 bits"),
+    "bool": (lambda value: type(value) in (bool, np.bool_), "True or False"),
 }
 
 
 def _listed(inner: str) -> _Kind:
-    plain, holds, words = _SCALARS[inner]
+    holds, words = _SCALARS[inner]
 
     def is_list(value: object) -> bool:
         if not isinstance(value, list | tuple):
@@ -138,11 +131,9 @@ def _listed(inner: str) -> _Kind:
             return True
         if inner == "str" and types <= _TEXTS:
             return is_text("".join(filter(None, value)))
-        if types <= plain:
-            return True
         return all(v is None or holds(v) for v in value)
 
-    return frozenset({_NONE}), is_list, f"a list, each entry {words}"
+    return is_list, f"a list, each entry {words}"
 
 
 def _length(value: object) -> int:
@@ -247,8 +238,8 @@ class RowContract:
     def _check_values(self, row: Row, unit: Unit) -> None:
         kinds = self._kinds
         for name, value in row.items():
-            plain, holds, words = kinds[name]
-            if type(value) not in plain and not holds(value):
+            holds, words = kinds[name]
+            if value is not None and not holds(value):
                 said = f"column {name!r} can't hold {_short(value)} ({type(value).__name__})"
                 raise self._error(unit, f"{said}; it must be {words}, or None")
 

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from orchestrator import plugins
 from orchestrator.clusters import CLUSTER, OVER, Clusters, codes, counted, prompt_words
@@ -122,11 +121,6 @@ def floats(column: pl.Series) -> Floats:
     return column.cast(pl.Float64).fill_null(math.nan).to_numpy().astype(np.float64)
 
 
-def prompts_of(rows: pl.DataFrame) -> NDArray[np.int64]:
-    """The cluster of each row as a number: what intervals are over, shape (n,)."""
-    return codes(rows[CLUSTER])
-
-
 def plain_mean(values: pl.Series) -> float | None:
     """Return the mean, with no interval: it describes what was read and compares no models."""
     found = values.cast(pl.Float64).mean()
@@ -161,7 +155,7 @@ def share_of(
 ) -> Measured:
     """The mean of a flag, or of values in [0, 1], over rows; null is left out."""
     known = rows.select(*OVER, value=flag.cast(pl.Float64)).drop_nulls("value")
-    found = share_over(known["value"].to_numpy(), prompts_of(known), confidence_level)
+    found = share_over(known["value"].to_numpy(), codes(known[CLUSTER]), confidence_level)
     return _counted(found, known, with_n)
 
 
@@ -175,7 +169,7 @@ def mean_of(
 ) -> Measured:
     """The mean of numbers over rows, which have known ends or not; null is left out."""
     known = rows.select(*OVER, value=value.cast(pl.Float64)).drop_nulls("value")
-    found = clustered_mean(known["value"].to_numpy(), prompts_of(known), confidence_level, ends)
+    found = clustered_mean(known["value"].to_numpy(), codes(known[CLUSTER]), confidence_level, ends)
     return _counted(found, known, with_n)
 
 

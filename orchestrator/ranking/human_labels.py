@@ -221,7 +221,9 @@ def read_human_labels(
     Raises:
         DatasetError: With every row that is wrong, by file and line.
     """
-    rows = _opened(path)
+    rows = open_rows(path, path.name)
+    if LABEL not in rows.columns:
+        raise DatasetError(f"{path.name}: no column 'label'; {available(rows.columns)}")
     known = read_key(path) if CODE in rows.columns else None
     faults, seen, found = Faults(), dict[tuple[About, str], str](), list[Label]()
     codes: list[str | None] = []
@@ -310,13 +312,6 @@ def read_key(path: Path) -> dict[str, KeyRow]:
         found[code] = KeyRow(about, {str(one): str(text) for one, text in kept.items()}, where)
     faults.check()
     return found
-
-
-def _opened(path: Path) -> Rows:
-    rows = open_rows(path, path.name)
-    if LABEL not in rows.columns:
-        raise DatasetError(f"{path.name}: no column 'label'; {available(rows.columns)}")
-    return rows
 
 
 def _code(row: Mapping[str, object]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from orchestrator import numbers
-from orchestrator.clusters import OVER
+from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.figures import key
 from orchestrator.methods.probdiff import Config
 from orchestrator.numbers import finite
@@ -38,7 +38,6 @@ from orchestrator.ranking.cells import (
     n_prompts,
     numbered,
     plain_mean,
-    prompts_of,
 )
 from orchestrator.statistics.bounded_mean import METHOD
 from orchestrator.statistics.confidence import Confidence, confidence, duel
@@ -115,7 +114,7 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
     drawn: list[dict[str, Any]] = []
     for (model,), part in groups(rows, "model"):
         d = part["d"].fill_null(np.nan).to_numpy()
-        for one in confidence(d, prompts_of(part), deltas.tolist(), level):
+        for one in confidence(d, codes(part[CLUSTER]), deltas.tolist(), level):
             shown = measured(one.published)
             lines.append([str(model), one.delta, shown])
             share = numbers.maybe(shown.value, numbers.percent)
@@ -217,7 +216,7 @@ def found_by_model(
     return {
         model: confidence(
             group["d"].fill_null(np.nan).to_numpy(),
-            prompts_of(group),
+            codes(group[CLUSTER]),
             deltas,
             confidence_level,
             changed=~group["unchanged"].to_numpy(),
@@ -370,7 +369,7 @@ def _pairs(context: Context, good: pl.DataFrame, tau: float) -> Table:
             pl.col("d", "d_b").fill_null(np.nan)
         )
         one, two = both["d"].to_numpy(), both["d_b"].to_numpy()
-        shares = map(measured, duel(one, two, prompts_of(both), tau, context.confidence_level))
+        shares = map(measured, duel(one, two, codes(both[CLUSTER]), tau, context.confidence_level))
         lines.append([a, b, *shares, n_prompts(both)])
     notes = [
         f"a model wins where its d is larger by more than {tau:g}; an undefined d loses to "

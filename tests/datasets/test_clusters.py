@@ -8,7 +8,6 @@ from orchestrator import contracts
 from orchestrator.ask import item_digest
 from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.dataset import DatasetKind, from_items
-from orchestrator.ranking.cells import prompts_of
 from orchestrator.recipe.schema import PluginRef
 from orchestrator.records import Item, Message
 from orchestrator.runner.planning.prepare import open_dataset
@@ -116,13 +115,13 @@ def test_large_clusters_come_no_earlier_than_small_ones():
 def test_rows_get_the_cluster_of_their_item():
     named = Clusters(pl.DataFrame({"item": ["a", "b", "c"], CLUSTER: ["x", "x", None]}))
     rows = pl.DataFrame({"item": ["c", "a", "b", "a", "d"]})
-    codes = prompts_of(named.of(rows.select("item")))
+    codes = named.of(rows.select("item"))[CLUSTER].to_list()
     assert (codes[1] == codes[2] == codes[3], len(set(codes))) == (True, 3)
     assert named.of(rows)["item"].to_list() == ["c", "a", "b", "a", "d"]
 
 
 def test_no_cluster_has_the_name_of_an_item_that_stands_alone():
     items = pl.DataFrame({"item": ["a", "b", "x"], CLUSTER: ["x", "x", None]})
-    assert len(set(prompts_of(Clusters(items).of(items.select("item"))))) == 2
+    assert Clusters(items).of(items.select("item"))[CLUSTER].n_unique() == 2
     alone = Clusters(items.with_columns(cluster=pl.col("item")))
     assert alone.n == alone.n_prompts

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.clusters import PROMPT, Clusters
+from orchestrator.clusters import CLUSTER, PROMPT, Clusters
 from orchestrator.dataset import from_items
 from orchestrator.frames import make_frame
-from orchestrator.ranking.cells import prompts_of
 from orchestrator.recipe.load import load
 from orchestrator.records import Item, Message
 from orchestrator.runner.planning.prepare import prepare
@@ -64,7 +63,7 @@ def test_frames_and_dataset_know_the_same_clusters_and_copies(drawn, seed):
     assert partition(copies) == partition(item.messages for item in items)
     clusters = Clusters(make_frame(ITEM_COLUMNS, list(_items(dataset))))
     rows = clusters.of(pl.DataFrame({"item": [item.key for item in items]}))
-    assert partition(prompts_of(clusters.of(rows.select("item")))) == partition(codes)
+    assert partition(clusters.of(rows.select("item"))[CLUSTER]) == partition(codes)
     assert partition(rows[PROMPT]) == partition(copies)
     assert (clusters.n, clusters.n_prompts) == (len({*codes}), len({*copies}))
     assert (clusters.n < clusters.n_prompts) == (len({*codes}) < len({*copies}))
