@@ -44,7 +44,6 @@ from orchestrator.ranking.cells import METHODS, n_prompts, order_words
 from orchestrator.ranking.scores import Score, ScoreRef
 from orchestrator.statistics.agreement import ORDER_METHOD, ordering
 from orchestrator.statistics.means import METHOD, paired_difference
-from orchestrator.statistics.results import Interval
 from orchestrator.tables import with_interval
 
 _ORDERS: Final = table_columns(
@@ -245,12 +244,12 @@ def _gap(one: Score, pair: tuple[str, str], category: str, confidence_level: flo
     found = paired_difference(b, a, codes(both[CLUSTER]))
     if not found.n:
         return Measured(None, why="no questions in common"), "", False
-    interval = found.interval(confidence_level)
-    bounds, why = (interval, "") if isinstance(interval, Interval) else (None, interval)
+    gap = found.estimate(confidence_level)
+    bounds = gap.interval
     size = max(1.0, abs(found.first), abs(found.second))
     winner = "tie" if abs(found.value) <= _ROUNDING * size else pair[found.value < 0]
     resolved = bounds is not None and not bounds.low <= 0.0 <= bounds.high
-    return with_interval(found.value, bounds, why=why), winner, resolved
+    return with_interval(found.value, bounds, why=gap.undefined), winner, resolved
 
 
 def _same(one: str, two: str) -> str | None:

@@ -10,7 +10,7 @@ its right answer beats all wrong ones.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -130,50 +130,47 @@ class Config(JudgedWinner):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(NamedTuple):
     """One method with one judge.
 
     Attributes:
         name: What tables call it.
-        rows: A row for each pair with a better answer: item, cluster, category.
-        preference: Shape (n,), 1 where the preference over both orders is right, 0.5 for a tie.
-        orders: Shape (n, 2), the same of each order; nan where it was not judged by itself.
+        rows: A row for each pair with a better answer: item, cluster, category, and with 1 where a
+            verdict is right and 0.5 for a tie, preference (over both orders) and those of `_ORDERS`
+            (null where it was not judged by itself).
         n_missing: Pairs without a judgment.
     """
 
     name: str
     rows: pl.DataFrame
-    preference: Floats
-    orders: Floats
     n_missing: int
+
+    @property
+    def orders(self) -> Floats:
+        """The verdicts of both orders, shape (n, 2); nan where there are none."""
+        return self.rows.select(*_ORDERS).to_numpy().astype(np.float64)
 
     def by_prompt(self) -> "_Judged":
         """The same with a row for each prompt, for the rule `best_of`.
 
         Prompts of which a pair of the right answer was not judged are left out.
         """
-        grouped = (
-            self.rows.with_columns(preference=pl.Series(self.preference))
-            .group_by("item", maintain_order=True)
-            .agg(
-                pl.col(*OVER, "category").first(),
-                n=pl.len(),
-                lost=(pl.col("preference") == 0.0).any(),
-                tied=(pl.col("preference") == 0.5).sum(),
-            )
+        grouped = self.rows.group_by("item", maintain_order=True).agg(
+            pl.col(*OVER, "category").first(),
+            n=pl.len(),
+            lost=(pl.col("preference") == 0.0).any(),
+            tied=(pl.col("preference") == 0.5).sum(),
         )
         whole = grouped.filter(pl.col("n") == pl.col("n").max())
         won = pl.when("lost").then(0.0).otherwise(1.0 / (1.0 + pl.col("tied")))
-        credit = whole.select(won).to_series().to_numpy()
-        missing = len(grouped) - len(whole)
-        orders = np.full((len(whole), 2), np.nan)
-        return _Judged(self.name, whole.select("item", *OVER, "category"), credit, orders, missing)
+        orders = dict.fromkeys(_ORDERS, pl.lit(None, pl.Float64))
+        rows = whole.select("item", *OVER, "category", preference=won, **orders)
+        return _Judged(self.name, rows, len(grouped) - len(whole))
 
     def credits(self, rule: Rule) -> Floats:
         """Return each pair's credit, shape (n,): the preference if orders have no verdicts."""
         if rule in {"preference", "best_of"} or np.isnan(self.orders).any():
-            return self.preference
+            return self.rows["preference"].to_numpy()
         mean: Floats = self.orders.mean(axis=1)
         return mean if rule == "each_order" else (mean > 0.5).astype(np.float64)
 
@@ -212,14 +209,15 @@ def sections_of(categories: Sequence[str]) -> dict[str, str]:
 def _judged(context: Context, one: Judged) -> _Judged:
     pairs, sign = one.known.pairs, one.known.truth
     preference = decided(2.0 * pairs.values(SOFT) - 1.0)
-    orders = _by_order(context, one.source, pairs.rows)
-    return _Judged(
-        one.name,
-        pairs.rows.select("item", *OVER, pl.col("category").fill_null("all")),
-        0.5 + 0.5 * sign * preference,
-        0.5 + 0.5 * sign[:, None] * orders,
-        pairs.n_missing,
+    orders = 0.5 + 0.5 * sign[:, None] * _by_order(context, one.source, pairs.rows)
+    rows = pairs.rows.select(
+        "item",
+        *OVER,
+        pl.col("category").fill_null("all"),
+        preference=pl.Series(0.5 + 0.5 * sign * preference),
+        **{name: pl.Series(column) for name, column in zip(_ORDERS, orders.T, strict=True)},
     )
+    return _Judged(one.name, rows, pairs.n_missing)
 
 
 def _by_order(context: Context, source: Source, rows: pl.DataFrame) -> Floats:
@@ -306,14 +304,13 @@ def _categories(judged: Sequence[_Judged], layout: Layout, context: Context) -> 
     lines: list[list[Cell]] = []
     for one in judged:
         categories = one.rows["category"].to_numpy()
-        prompts = codes(one.rows[CLUSTER])
+        prompts, orders = codes(one.rows[CLUSTER]), one.orders
         for name in dict.fromkeys(sorted(categories, key=lambda name: _place(layout, name))):
             mine = (categories == name).astype(np.float64)
-            orders = one.orders[categories == name]
             cells: list[Cell] = [Measured(None, why="no verdict by order")] * 2
-            if not np.isnan(orders).any():
-                both = (one.orders == 1.0).all(axis=1).astype(np.float64)
-                agree = (one.orders[:, 0] == one.orders[:, 1]).astype(np.float64)
+            if not np.isnan(orders[categories == name]).any():
+                both = (orders == 1.0).all(axis=1).astype(np.float64)
+                agree = (orders[:, 0] == orders[:, 1]).astype(np.float64)
                 cells = [_share(values, mine, prompts, context) for values in (both, agree)]
             share = _share(one.credits(layout.rule), mine, prompts, context)
             lines.append([one.name, str(name), int(mine.sum()), share, *cells])

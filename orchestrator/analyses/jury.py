@@ -6,12 +6,10 @@ since a jury that changes from pair to pair is none. Intervals are over prompts,
 that other judges could sit in the jury is not in them.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import Field
 
 from orchestrator.clusters import prompt_words
@@ -37,13 +35,9 @@ from orchestrator.ranking.preferences import (
 )
 from orchestrator.ranking.winners import source_of_judges
 from orchestrator.records import Floats
-from orchestrator.statistics.agreement import (
-    raw_agreement,
-)
+from orchestrator.statistics.agreement import raw_agreement
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import measured, untrusted
-
-_OF_DIFFERENT: Final = "pairs of equal answers are excluded, as every judge ties on them"
 
 
 class Config(Settings):
@@ -58,37 +52,28 @@ class Config(Settings):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Jury:
+class _Jury(NamedTuple):
     """The pairs that all judges judged.
 
     Attributes:
-        judges: J names.
-        weights: Shape (J,), sum 1.
+        weights: Of each of J judges; their sum is 1.
         pairs: As of one judge, in the order of the arrays.
         soft: Shape (n, J), preferences for A in [0, 1].
         coverage: Shape (n, J).
-        differ: Shape (n,), whether the two answers are not the same text.
         n_left_out: Pairs that some judge did not judge.
     """
 
-    judges: tuple[str, ...]
-    weights: Floats
+    weights: dict[str, float]
     pairs: Preferences
     soft: Floats
     coverage: Floats
-    differ: NDArray[np.bool_]
     n_left_out: int
 
-    @property
-    def together(self) -> Floats:
-        """The jury's preferences, shape (n,)."""
-        return self.soft @ self.weights
-
-    def without(self, judge: int) -> Floats:
-        """The preferences of the others, shape (n,)."""
-        weights = np.where(np.arange(len(self.judges)) == judge, 0.0, self.weights)
-        return self.soft @ weights / weights.sum() if weights.any() else self.soft[:, 0]
+    def together(self, *, without: str = "") -> Floats:
+        """The preferences of the jury, or of the others without a judge, shape (n,)."""
+        weights = np.array([w if judge != without else 0.0 for judge, w in self.weights.items()])
+        found: Floats = self.soft @ weights if weights.any() else self.soft[:, 0]
+        return found / weights.sum() if without and weights.any() else found
 
 
 class JuryAnalysis(Analysis[Config]):
@@ -100,7 +85,7 @@ class JuryAnalysis(Analysis[Config]):
         if not len(jury.soft):
             raise UsageError(f"{context.name}: no pair was judged by all judges")
         trusts = context.trust.get(source_of_judges(context, self.config.method).name, ())
-        warnings = no_ranking_by_judge([one for one in trusts if one.judge in jury.judges])
+        warnings = no_ranking_by_judge([one for one in trusts if one.judge in jury.weights])
         tables = (_ratings(jury, context), _by_judge(jury, context))
         return [untrusted(table, warnings) for table in tables]
 
@@ -132,14 +117,11 @@ def _judged(context: Context, config: Config) -> _Jury:
         wanted = [f"{name}_{at}" for at in range(len(judges))]
         return joined.select(wanted).to_numpy().astype(np.float64)
 
-    pairs = Preferences(joined, found.estimators, found.mean, found.n_missing)
     return _Jury(
-        judges,
-        weights / weights.sum(),
-        pairs,
+        dict(zip(judges, (weights / weights.sum()).tolist(), strict=True)),
+        Preferences(joined, found.estimators, found.mean, found.n_missing),
         columns("soft"),
         columns("coverage"),
-        ~joined["same_text"].fill_null(value=False).to_numpy(),
         n_units - len(joined),
     )
 
@@ -147,10 +129,10 @@ def _judged(context: Context, config: Config) -> _Jury:
 def _ratings(jury: _Jury, context: Context) -> Table:
     """Bradley-Terry ratings by the jury, and by each judge alone."""
     models = jury.pairs.models()
-    together = jury.pairs.rated(jury.together, context.confidence_level)
+    together = jury.pairs.rated(jury.together(), context.confidence_level)
     level = context.confidence_level
-    alone = [jury.pairs.rated(jury.soft[:, at], level) for at in range(len(jury.judges))]
-    alone_columns = (Column(judge, "rating") for judge in jury.judges)
+    alone = [jury.pairs.rated(jury.soft[:, at], level) for at in range(len(jury.weights))]
+    alone_columns = (Column(judge, "rating") for judge in jury.weights)
     columns = (*table_columns("model | jury: rating | rank"), *alone_columns)
     order = np.argsort(-np.nan_to_num(together.values, nan=-np.inf), kind="stable")
     lines: list[list[Cell]] = []
@@ -164,9 +146,7 @@ def _ratings(jury: _Jury, context: Context) -> Table:
                 *(float(one.values[at]) for one in alone),
             ]
         )
-    weights = ", ".join(
-        f"{judge} {weight:.2f}" for judge, weight in zip(jury.judges, jury.weights, strict=True)
-    )
+    weights = ", ".join(f"{judge} {weight:.2f}" for judge, weight in jury.weights.items())
     basis = f"{len(jury.soft):,} pairs of answers · {prompt_words(jury.pairs.rows)}"
     if jury.n_left_out:
         basis = f"{basis} · {jury.n_left_out:,} not judged by all"
@@ -186,16 +166,17 @@ _MEMBERS: Final = table_columns(
 
 def _by_judge(jury: _Jury, context: Context) -> Table:
     """Each judge against the jury of the others."""
-    prompts, differ = jury.pairs.prompts()[jury.differ], jury.differ
+    differ = ~jury.pairs.rows["same_text"].fill_null(value=False).to_numpy()
+    prompts = jury.pairs.prompts()[differ]
     lines: list[list[Cell]] = []
-    for at, judge in enumerate(jury.judges):
-        rest = decided(jury.without(at) - 0.5)[differ]
+    for at, (judge, weight) in enumerate(jury.weights.items()):
+        rest = decided(jury.together(without=judge) - 0.5)[differ]
         own = decided(jury.soft[:, at] - 0.5)[differ]
         agreed = measured(raw_agreement(own, rest, prompts, context.confidence_level))
         lines.append(
             [
                 judge,
-                float(jury.weights[at]),
+                weight,
                 agreed,
                 float((own == 0).mean()) if own.size else None,
                 mass(pl.Series(jury.coverage[:, at])),
@@ -203,7 +184,7 @@ def _by_judge(jury: _Jury, context: Context) -> Table:
         )
     notes = [
         "agrees: the same side of one half as the weighted mean of the other judges",
-        _OF_DIFFERENT,
+        "pairs of equal answers are excluded, as every judge ties on them",
     ]
     differing = prompt_words(jury.pairs.rows.filter(pl.Series(differ)))
     basis = f"{int(differ.sum()):,} pairs of different answers · {differing}"

@@ -289,8 +289,8 @@ class PairedDifference:
         """Name of the interval's method."""
         return METHOD if self.ends is None else BOUNDED
 
-    def interval(self, confidence_level: float) -> Interval | str:
-        """Return the interval, or the reason why there is none.
+    def estimate(self, confidence_level: float) -> Estimate:
+        """Return the difference with its interval.
 
         It is that of a bounded mean where the ends are known, else Student's, in doubt where the
         differences are too skewed for it.
@@ -299,25 +299,17 @@ class PairedDifference:
             StatisticsError: If the level is not in (0, 1).
         """
         checked_level(confidence_level)
+        found: Interval | str = "one prompt: no interval"
         if not self.n:
-            return "no points in common"
-        if self.ends is not None:
-            if self.n < 2:
-                return "one prompt: no interval"
+            found = "no points in common"
+        elif self.ends is None:
+            error = 0.0 if self._has_no_spread else self.standard_error
+            found = student_interval(self.value, error, self.sizes, confidence_level)
+            found = found if isinstance(found, str) else replace(found, doubt=self.doubt)
+        elif self.n > 1:
             error = 1.0 - confidence_level
             bounds = interval_of_mean(self.totals, self.sizes, self.ends, error)
-            return Interval(*bounds, confidence_level)
-        error = 0.0 if self._has_no_spread else self.standard_error
-        found = student_interval(self.value, error, self.sizes, confidence_level)
-        return found if isinstance(found, str) else replace(found, doubt=self.doubt)
-
-    def estimate(self, confidence_level: float) -> Estimate:
-        """Return the difference with its interval.
-
-        Raises:
-            StatisticsError: If the level is not in (0, 1).
-        """
-        found = self.interval(confidence_level)
+            found = Interval(*bounds, confidence_level)
         interval, why = (None, found) if isinstance(found, str) else (found, None)
         return Estimate(self.value, interval, self.n, self.method, why)
 
@@ -330,7 +322,7 @@ class PairedDifference:
         """
         if self.ends is not None and self.n > 1:
             return p_value_of_zero(self.totals, self.sizes, self.ends)
-        if isinstance(self.interval(0.5), str):
+        if self.estimate(0.5).interval is None:
             return 1.0 if self._has_no_spread and abs(self.value) <= self._nothing else math.nan
         dof = float(degrees_of_freedom(self.sizes[:, None])[0])
         return student.p_value(self.value, self.standard_error, dof)

@@ -95,7 +95,7 @@ def test_a_mean_is_in_doubt_by_cochrans_rule_in_any_unit(values, exponent, copie
     x = sign * np.array(values)
     prompts = np.repeat(np.arange(x.size), copies)
     interval = clustered_mean(np.ldexp(x.repeat(copies), exponent), prompts).interval
-    gap = paired_difference(np.zeros(x.size), x, np.arange(x.size)).interval(0.95)
+    gap = paired_difference(np.zeros(x.size), x, np.arange(x.size)).estimate(0.95).interval
     if np.ptp(x) == 0.0:
         assert interval is None
         return
