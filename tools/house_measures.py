@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 901,
+    "private functions used once": 872,
     "functions with `Any` in the signature": 202,
     "lines": 97_798,
     "files": 395,

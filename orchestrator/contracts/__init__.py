@@ -216,11 +216,6 @@ def _of_type(type_: type, *, or_none: bool = False) -> _Fault:
     return lambda value: "" if isinstance(value, type_) or (or_none and value is None) else said
 
 
-def _suffixes(value: object) -> bool:
-    is_list = isinstance(value, tuple | list)
-    return is_list and all(isinstance(one, str) and one.startswith(".") for one in value)  # type: ignore[attr-defined]
-
-
 def _short(value: object) -> str:
     return f"{value!r:.60}" if isinstance(value, str) else type(value).__name__
 
@@ -294,7 +289,13 @@ _PARTS: Final[dict[str, _Names]] = {
         "serve_command": called_with("self", "options"),
     },
     plugins.DATASETS: {
-        "suffixes": _must(_suffixes, "be a tuple of suffixes, such as ('.txt',)"),
+        "suffixes": _must(
+            lambda value: (
+                isinstance(value, tuple | list)
+                and all(isinstance(one, str) and one.startswith(".") for one in value)
+            ),
+            "be a tuple of suffixes, such as ('.txt',)",
+        ),
         "about": _of_type(About, or_none=True),
         "open": called_with("self", "base"),
     },

@@ -183,7 +183,16 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
     outcomes = iter(await ask.all(*(one for group in asks.values() for one in group)))
     got = {name: [next(outcomes) for _ in group] for name, group in asks.items()}
     seen = values.of_score(got["answer"][0]) if got["answer"] else values.of_draw(answer)
-    found = _of_answer(seen, config)
+    found: dict[str, Any] = values.values_of((*values.AUGMENTABLE, *values.OF_ATTENTION), seen)
+    found["n_tokens"] = None if seen.logprobs is None else len(seen.logprobs)
+    found["undefined"] = seen.why or None
+    if not seen.why and found["mean_logprob"] is None:
+        found["undefined"] = "a token has no finite log-probability"
+    if seen.top is not None and seen.top.logprobs.size:
+        # Bounds of Softmax-Ent, by the most likely tokens
+        bounds = entropy_bounds(seen.top.logprobs, config.vocabulary_size)
+        for name, bound in zip(values.OF_BOUNDS, bounds, strict=True):
+            found[name] = None if bound is None else finite(mean_over_tokens(bound))
     if got["code"]:
         found |= values.values_of(values.OF_CODE, values.of_score(got["code"][0]))
     if got["illustration"]:
@@ -255,24 +264,6 @@ def _asks(
     if config.calibration and reference is not None and reference.strip():
         asks["reference"] = [ask.score(who, messages, reference, features=wanted)]
     return asks
-
-
-def _of_answer(seen: Observed, config: Config) -> dict[str, Any]:
-    tokens = values.values_of((*values.AUGMENTABLE, *values.OF_ATTENTION), seen)
-    undefined = seen.why or None
-    if not undefined and tokens["mean_logprob"] is None:
-        undefined = "a token has no finite log-probability"
-    found: dict[str, Any] = {
-        "n_tokens": None if seen.logprobs is None else len(seen.logprobs),
-        "undefined": undefined,
-        **tokens,
-    }
-    if seen.top is not None and seen.top.logprobs.size:
-        # Bounds of Softmax-Ent, by the most likely tokens
-        bounds = entropy_bounds(seen.top.logprobs, config.vocabulary_size)
-        for name, bound in zip(values.OF_BOUNDS, bounds, strict=True):
-            found[name] = None if bound is None else finite(mean_over_tokens(bound))
-    return found
 
 
 def _prompted(messages: Messages, config: Config) -> list[Messages]:

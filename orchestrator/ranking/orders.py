@@ -68,7 +68,7 @@ def orders_table(  # noqa: PLR0913 (what a test rests on, by keyword)
         f"{method}.orders",
         "Orders by sequential test" + (f", judged by {judge}" if judge else ""),
         _COLUMNS,
-        [_line_of_pair(pair, models, is_finished=is_finished) for pair in order],
+        [_line(pair, models, is_finished=is_finished) for pair in order],
         basis=f"{n_settled} of {len(pairs)} pairs settled · {counted_words(n_items, n_clusters)}",
         notes=notes,
     )
@@ -86,7 +86,7 @@ def _about(block: int, *, of_dataset: bool, by_cluster: bool) -> str:
     )
 
 
-def _line_of_pair(pair: PairOrder, models: Sequence[str], *, is_finished: bool) -> list[Cell]:
+def _line(pair: PairOrder, models: Sequence[str], *, is_finished: bool) -> list[Cell]:
     names = models[pair.first], models[pair.second]
     # A pair that is not settled shows who is ahead, and says that it means nothing.
     sign = pair.better or (-1 if pair.difference < 0 else 1)

@@ -235,7 +235,10 @@ def corrected_mean(
     mean, labelled = _part(residuals, chosen / chosen.sum(), data.prompts, size, tuned=is_tuned)
     others = other / other.sum() if weight else np.zeros(other.size)
     shift, rest = _part(weight * scores, others, data.prompts, size)
-    unseen = _unseen(residuals[chosen], data.prompts[chosen], weight)
+    # The variance of the mean residual, which is in [-weight, 1], with a prompt not seen yet.
+    width, codes = 1.0 + weight, codes_of(data.prompts[chosen])
+    sums = np.bincount(codes, (residuals[chosen] + weight) / width).astype(np.float64)
+    unseen = width**2 * unseen_variance(sums, np.bincount(codes).astype(np.float64))
     n_rows = int((~np.isnan(data.scores)).sum())
     return Corrected(mean + shift, weight, int(chosen.sum()), n_rows, labelled, rest, unseen)
 
@@ -256,14 +259,6 @@ def _part(
         factor *= dof / max(dof - 1.0, 0.5)
         dof -= 1.0
     return mean, Part(math.sqrt(factor) * errors, dof, int((sizes > 0).sum()))
-
-
-def _unseen(residuals: Floats, prompts: Ints, tuning: float) -> float:
-    """Variance of the mean residual, which is in [-tuning, 1], with a prompt not seen yet."""
-    width = 1.0 + tuning
-    codes = codes_of(prompts)
-    sums = np.bincount(codes, (residuals + tuning) / width).astype(np.float64)
-    return width**2 * unseen_variance(sums, np.bincount(codes).astype(np.float64))
 
 
 def worth(corrected: Corrected, alone: Corrected) -> float:
