@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -182,7 +182,7 @@ def _write_weights(
         entries[part.name] = {"dtype": "F32", "shape": part.shape, "data_offsets": (begin, end)}
     listed = json.dumps(entries).encode()
     listed += b" " * (-len(listed) % 8)
-    progress = _progress(file, end)
+    said = time.monotonic()
     with path.open("wb") as out, file.open("rb") as source:
         out.write(len(listed).to_bytes(8, "little") + listed)
         done = 0
@@ -192,20 +192,9 @@ def _write_weights(
                     raise StoppedError
                 out.write(rows.astype("<f4", copy=False).tobytes())
                 done += rows.nbytes
-                progress(done)
-
-
-def _progress(file: Path, total: int) -> Callable[[int], None]:
-    """Return a function that says every few seconds how far a conversion is."""
-    said = time.monotonic()
-
-    def progress(done: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= _SAY_EVERY_S:
-            said = time.monotonic()
-            _say(f"dequantising {file.name}: {100 * done // total} %")
-
-    return progress
+                if time.monotonic() - said >= _SAY_EVERY_S:
+                    said = time.monotonic()
+                    _say(f"dequantising {file.name}: {100 * done // end} %")
 
 
 def _rows(

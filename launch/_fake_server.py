@@ -150,7 +150,11 @@ def _chat(asked: dict[str, Any], prompt: _Prompt) -> dict[str, Any]:
         text = text.partition(stop)[0]
     ids = [*_encode(text), _END][:limit]
     rows = [_listed(prompt.context, at, one, k) for at, one in enumerate(ids)]
-    if limit == 1 and k and (labels := _one_token_labels(prompt)):
+    # Of a judge that is to give its verdict in one token.
+    labels = "123456789" if _RATING.search(prompt.text) else ""
+    if re.search(r"Answer B:|Assistant B's Answer", prompt.text):
+        labels = "ABC"
+    if limit == 1 and k and labels:
         shares = sorted(zip(_shares(labels, prompt.view), labels, strict=True), reverse=True)
         rows = [[(_encode(label)[0], math.log(share)) for share, label in shares[:k]]]
         ids = [rows[0][0][0]]
@@ -220,13 +224,6 @@ def _verdict(prompt: _Prompt) -> str:
         rating = 5 + round(4 * prompt.view)
         return f" [[{rating}]]" if "[[" in prompt.text else f" Rating: {rating}"
     return ""
-
-
-def _one_token_labels(prompt: _Prompt) -> str:
-    """Return the verdict of a judge in one token; empty if the prompt asks for no judgment."""
-    if re.search(r"Answer B:|Assistant B's Answer", prompt.text):
-        return "ABC"
-    return "123456789" if _RATING.search(prompt.text) else ""
 
 
 def _text(key: int, quality: float) -> str:

@@ -196,14 +196,14 @@ class ForeignLaunch(LaunchKind[C]):
             Program("env", f"{name} may load code into the server")
             for name in sorted(self.config.env.keys() - SAFE_VARIABLES)
         )
-        arguments = (
-            Program(
-                "extra_args",
-                f"{name} is not on the list of safe arguments{_setting_for(name, self.config)}",
-            )
-            for name in _names(self.config.extra_args)
-            if name not in self.safe_arguments
-        )
+        arguments = []
+        for name in _names(self.config.extra_args):
+            if name not in self.safe_arguments:
+                setting = name.lstrip("-").replace("-", "_")
+                is_one = setting in type(self.config).model_fields
+                said = f" (there is a setting {setting!r})" if is_one else ""
+                said = f"{name} is not on the list of safe arguments{said}"
+                arguments.append(Program("extra_args", said))
         return (*programs, *variables, *arguments)
 
 
@@ -273,13 +273,6 @@ class FolderLaunch(ForeignLaunch[F]):
             "env": self.config.env | _spec.visible(gpus),
         }
         return type(self)(self.config.model_copy(update=update))
-
-
-def _setting_for(name: str, settings: ForeignConfig) -> str:
-    """Name the setting that does what an argument does, as the end of a sentence."""
-    setting = name.lstrip("-").replace("-", "_")
-    is_one = setting in getattr(type(settings), "model_fields", {})
-    return f" (there is a setting {setting!r})" if is_one else ""
 
 
 def _names(arguments: tuple[str, ...]) -> Iterator[str]:

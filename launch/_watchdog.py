@@ -154,7 +154,13 @@ def _become(parent: int, command: list[str]) -> NoReturn:
 
 def _received() -> tuple[list[str], dict[str, str], float | None, bytes]:
     """Tell where this is; return arguments, environment, lease, and how this part begins a word."""
-    host = os.environ.get(ADDRESS) or _own_address()
+    host = os.environ.get(ADDRESS)
+    if not host:
+        # The address by which the way to the client begins; nothing is sent.
+        client = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((client, 9))
+            host = probe.getsockname()[0]
     free = socket.socket()
     free.bind((host, 0))
     port = free.getsockname()[1]
@@ -181,16 +187,6 @@ def _received() -> tuple[list[str], dict[str, str], float | None, bytes]:
         env[LISTENING] = str(free.detach())
     free.close()
     return parts[rank], env, told["lease_s"], PART + b"%d %%s\n" % rank if parts[1:] else b""
-
-
-def _own_address() -> str:
-    """Return the address by which the way to the client begins."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Sends nothing.
-        client = os.environ.get("SLURM_LAUNCH_NODE_IPADDR") or socket.gethostname()
-        probe.connect((client, 9))
-        address: str = probe.getsockname()[0]
-    return address
 
 
 def _with_parent(number: signal.Signals) -> None:

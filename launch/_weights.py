@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from launch import _converted, _memory
+from orchestrator.disk.files import sha256_of
 from orchestrator.errors import LaunchError, UsageError, nearest
 from orchestrator.weights import PACKAGE_PREFIX, PUBLISHED, package_folders, split_package
 
@@ -141,8 +142,12 @@ def identity(weights: str) -> dict[str, str]:
         return {"weights": content, "tokenizer": content, "dequantised": _converted.DEQUANTISED}
     parts = deciding_files(folder)
     found = {part: digest(files, folder) for part, files in parts.items() if part != _OTHERS}
-    if not parts["chat_template"]:
-        found["chat_template"] = _inline_template(folder)
+    settings = folder / "tokenizer_config.json"
+    if not parts["chat_template"] and settings.is_file():
+        # Older models keep it there.
+        template = _memory.read_json(settings).get("chat_template")
+        if template:
+            found["chat_template"] = hashlib.sha256(json.dumps(template).encode()).hexdigest()
     # Usual folders hold nothing more.
     return found | ({_OTHERS: digest(parts[_OTHERS], folder)} if parts[_OTHERS] else {})
 
@@ -223,18 +228,6 @@ def _existing(folder: Path, names: tuple[str, ...]) -> list[Path]:
     return [folder / name for name in names if (folder / name).is_file()]
 
 
-def _inline_template(folder: Path) -> str:
-    """Older models keep the chat template in the tokenizer's settings."""
-    path = folder / "tokenizer_config.json"
-    if not path.is_file():
-        return _NONE
-    try:
-        template = json.loads(path.read_bytes()).get("chat_template")
-    except (ValueError, AttributeError) as error:
-        raise LaunchError(f"{path} is not a JSON object: {error}") from error
-    return hashlib.sha256(json.dumps(template).encode()).hexdigest() if template else _NONE
-
-
 def digest(files: list[Path], folder: Path) -> str:
     """sha256 over names in a folder and contents; "none" for no files."""
     if not files:
@@ -257,5 +250,4 @@ def _file_digest(path: Path) -> str:
 
 @cache
 def _hash_file(path: Path, *state: int) -> str:  # noqa: ARG001 (part of the cache key)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)

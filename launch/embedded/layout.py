@@ -352,15 +352,11 @@ class Account:
         return n_tokens * self._token_bytes
 
 
-def bytes_of(need: Need, token_bytes: int, capacities: Sequence[int]) -> int:
-    """Return the bytes that a job takes which is alone."""
-    return Account(0, token_bytes, [Slots(n) for n in capacities]).n_bytes([need])
-
-
 def longest_sequence(most: int, token_bytes: int, capacities: Sequence[int]) -> int:
     """Return the longest sequence whose keys and values fit into `most` bytes, 0 if none does."""
+    alone = Account(most, token_bytes, [Slots(n) for n in capacities])
     return bisect_left(
         range(1, capacities[-1] + 1),
         x=True,
-        key=lambda length: bytes_of(Need(length, 1, 1, length), token_bytes, capacities) > most,
+        key=lambda length: alone.n_bytes([Need(length, 1, 1, length)]) > most,
     )

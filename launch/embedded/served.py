@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from starlette.requests import Request
-from starlette.types import Receive
 
 from launch import _weights
 from launch.embedded import layout
@@ -158,10 +157,16 @@ class Served:
                 _log.debug("a reply came after the server's loop had ended")
 
         job.on_done = from_thread
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            self.engine.cancel(job)
+
         self.engine.submit(job)
         try:
             async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(self._watch(request.receive, job))
+                watcher = group.create_task(watch())
                 await asyncio.wait([waiting])
                 watcher.cancel()
         except asyncio.CancelledError:
@@ -169,11 +174,6 @@ class Served:
             raise
         if (error := waiting.result()) is not None:
             raise error
-
-    async def _watch(self, receive: Receive, job: Job) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self.engine.cancel(job)
 
 
 def _message(message: dict[str, object]) -> dict[str, object]:
@@ -188,16 +188,13 @@ def _message(message: dict[str, object]) -> dict[str, object]:
     if content is None:
         content = ""
     if isinstance(content, list):
-        content = "\n".join(_part(part) for part in content)
+        texts: list[Any] = [part.get("text") for part in content if isinstance(part, dict)]
+        if len(texts) < len(content) or not all(isinstance(text, str) for text in texts):
+            raise bad_request("only text parts are supported in content", "messages")
+        content = "\n".join(texts)
     if not isinstance(content, str):
         raise bad_request("content must be a string or a list of text parts", "messages")
     return {**message, "content": content}
-
-
-def _part(part: object) -> str:
-    if isinstance(part, dict) and isinstance(part.get("text"), str):
-        return str(part["text"])
-    raise bad_request("only text parts are supported in content", "messages")
 
 
 def load(
@@ -219,7 +216,9 @@ def load(
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise LaunchError(f"{name}: {folder} cannot be loaded: {error}") from error
     runner = Runner(model)
-    tokens = Tokens(tokenizer, _stops(model))
+    stops = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    stops = [] if stops is None else [stops] if isinstance(stops, int) else list(stops)
+    tokens = Tokens(tokenizer, stops)
     # All models together take a quarter of what is free.
     kv_bytes = settings.kv_bytes or layout.free_bytes(runner.device) // (4 * settings.n_models)
     longest = _context(model.config.get_text_config(), settings.max_len)
@@ -273,14 +272,6 @@ def _read(folder: Path, settings: Settings) -> Any:  # noqa: ANN401 (transformer
     if settings.weight_noise:
         add_noise(model, settings.weight_noise, settings.noise_seed)
     return model.to(settings.device).eval()
-
-
-def _stops(model: object) -> list[int]:
-    config = getattr(model, "generation_config", None)
-    found = getattr(config, "eos_token_id", None)
-    if found is None:
-        return []
-    return list(found) if isinstance(found, list | tuple) else [int(found)]
 
 
 def _context(config: object, wanted: int) -> int:

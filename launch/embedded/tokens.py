@@ -90,7 +90,11 @@ class Tokens:
 
     def continuation(self, context: Context, text: str) -> Continuation:
         """Tokens of `text` after a context."""
-        alone, joint = self._encode_alone(text), self.encode(context.text + text)
+        alone, joint = self.encode(text), self.encode(context.text + text)
+        if self._leading_space:
+            # A space is put before every text; a line break in front takes it instead.
+            line, both = self.encode("\n"), self.encode("\n" + text)
+            alone = both[len(line) :] if both[: len(line)] == line else alone
         return context.followed(tuple(alone), tuple(joint))
 
     @property
@@ -108,14 +112,6 @@ class Tokens:
     def visible(self, token: int) -> bytes:
         """The bytes a token adds to a text that leaves special tokens out."""
         return b"" if token in self.special else self.piece(token)
-
-    def _encode_alone(self, text: str) -> list[int]:
-        if not self._leading_space:
-            return self.encode(text)
-        # Such a tokenizer puts a space before every text; a line break in front takes it instead.
-        line = self.encode("\n")
-        both = self.encode("\n" + text)
-        return both[len(line) :] if both[: len(line)] == line else self.encode(text)
 
     def _token_bytes(self, token: int) -> bytes:
         if token in self._added:

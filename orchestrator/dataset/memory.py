@@ -1,6 +1,6 @@
 """Items that Python gives: a frame or a list of mappings, as JSON Lines."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -55,7 +55,10 @@ def _rows(given: object) -> Iterable[object]:
             return pl.DataFrame(cast("Any", given)).iter_rows(named=True)
         except ImportError:
             # pandas exports nothing by Arrow where pyarrow is not installed.
-            return _rows_by_column(given)
+            frame: Any = given
+            objects = frame.astype(object)
+            found: list[dict[str, Any]] = objects.where(frame.notna(), None).to_dict("records")
+            return found
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         return given
     hint = "; collect() it first" if isinstance(given, pl.LazyFrame) else ""
@@ -63,19 +66,6 @@ def _rows(given: object) -> Iterable[object]:
         f"{_GIVEN} must be a frame, a list of mappings, a path, or a mapping with a 'kind', "
         f"not a {type(given).__name__}{hint}"
     )
-
-
-def _rows_by_column(given: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 (as pandas has them)
-    """Rows of a frame with columns of its own kind, missing values as None."""
-    columns = []
-    for name in given.columns:
-        missing = cast("Sequence[bool]", given[name].isna().tolist())
-        values = cast("Sequence[Any]", given[name].tolist())
-        cells = zip(values, missing, strict=True)
-        columns.append([None if is_missing else value for value, is_missing in cells])
-    names = [str(name) for name in given.columns]
-    for row in zip(*columns, strict=True):
-        yield dict(zip(names, row, strict=True))
 
 
 def _plain(value: object) -> object:

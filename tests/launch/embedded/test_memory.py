@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from launch.embedded import layout
 from launch.embedded.engine import Engine, Settings, capacities
 from launch.embedded.jobs import Answer, Draw, Job, Stop
-from launch.embedded.layout import Account, Need, Pool, bytes_of, longest_sequence
+from launch.embedded.layout import Account, Need, Pool, Slots, longest_sequence
 from launch.embedded.model import is_packed
 from launch.embedded.runner import Chunk, Prefilled, Runner
 from launch.embedded.served import Served, load
@@ -174,10 +174,14 @@ def test_the_longest_sequence_fits_and_one_more_token_does_not(
 ) -> None:
     pools = [*(n for n in (256, 1024, 4096) if n < max_len), max_len]
     found = longest_sequence(most, token, pools)
+
+    def fits(length: int) -> bool:
+        account = Account(most, token, [Slots(n) for n in pools])
+        return account.n_bytes([Need(length, 1, 1, length)]) <= most
+
     assert 0 <= found <= max_len
-    assert found == 0 or bytes_of(Need(found, 1, 1, found), token, pools) <= most
-    more = found + 1
-    assert found == max_len or bytes_of(Need(more, 1, 1, more), token, pools) > most
+    assert found == 0 or fits(found)
+    assert found == max_len or not fits(found + 1)
 
 
 def test_the_first_job_is_always_let_in(bos: Served) -> None:
