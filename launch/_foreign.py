@@ -8,6 +8,7 @@ recipe needs (`--allow-code`).
 """
 
 import json
+import os
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 import msgspec
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from launch import _spec, _weights
+from launch import _memory, _spec, _weights
 from launch._spec import KEY_VARIABLE, ServerSpec
 from launch._starting import CARRIED, start_server
 from orchestrator.errors import LaunchError
@@ -133,7 +134,9 @@ class ForeignLaunch(LaunchKind[C]):
         own_env: Variables that each server gets, beside its key and those of its settings.
         key_variable: The variable by which the server takes its key.
         program_setting: Name of the setting with the program to run.
-        usual_programs: Its values that need no permission.
+        program: The usual one, which needs no permission.
+        own_program: Where a set-up of ours puts it, below the project; None for nowhere.
+        advice: How to get the program.
         safe_arguments: Names of further arguments that load no code and write no file.
     """
 
@@ -142,7 +145,9 @@ class ForeignLaunch(LaunchKind[C]):
     own_env: ClassVar[Mapping[str, str]]
     key_variable: ClassVar[str] = KEY_VARIABLE
     program_setting: ClassVar[str] = "command"
-    usual_programs: ClassVar[frozenset[str | None]]
+    program: ClassVar[str]
+    own_program: ClassVar[Path | None] = None
+    advice: ClassVar[str]
     safe_arguments: ClassVar[frozenset[str]]
 
     async def start(self, models: tuple[ServedModel, ...], log_path: Path) -> RunningServer:
@@ -169,13 +174,20 @@ class ForeignLaunch(LaunchKind[C]):
             LaunchError: If its weights are not there, or no adapter has its name.
         """
 
-    @abstractmethod
     def find_command(self) -> str:
         """Find the program to run.
 
         Raises:
             LaunchError: If there is none, with how to get it.
         """
+        wanted, own = getattr(self.config, self.program_setting), self.own_program
+        found = _spec.find_program(wanted or self.program, None if wanted else own)
+        if found is not None:
+            return found
+        here = ""
+        if own is not None and os.access(own, os.X_OK):
+            here = f"; there is one in {str(own)!r} here, which runs only if `command` names it"
+        raise LaunchError(f"there is no command {wanted or self.program!r}; {self.advice}{here}")
 
     def environment(self) -> dict[str, str]:
         """Variables that a server gets beside its key."""
@@ -189,7 +201,7 @@ class ForeignLaunch(LaunchKind[C]):
         """List the settings that have this machine run code of the recipe's choice."""
         program = getattr(self.config, self.program_setting)
         programs: tuple[Program, ...] = ()
-        if program not in self.usual_programs:
+        if program not in (None, self.program):
             said = f"{program!r} is a program of the recipe's choice"
             programs = (Program(self.program_setting, said),)
         variables = (
@@ -213,8 +225,11 @@ class FolderLaunch(ForeignLaunch[F]):
     Attributes:
         share_setting: Name of the setting with the share of each GPU's memory.
         adapters_setting: Name of the setting with the folders of LoRA adapters by their names.
+        memory_settings: Names of the settings that decide its memory, by the arguments of
+            `launch._memory.footprint` that they are.
     """
 
+    memory_settings: ClassVar[Mapping[str, str]]
     share_setting: ClassVar[str]
     adapters_setting: ClassVar[str]
 
@@ -246,21 +261,23 @@ class FolderLaunch(ForeignLaunch[F]):
             )
         return ServedModel(model.name, str(await _weights.folder(model.weights)))
 
-    @abstractmethod
-    def need(self, folder: Path) -> Footprint:
-        """Return the GPU memory of a model with these settings, wherever it is placed.
+    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
+        """The GPU memory it needs; None where the recipe names its GPUs, or copies of it.
 
         Raises:
             LaunchError: If the weights don't say what they need.
         """
-
-    def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
-        """The GPU memory it needs; None where the recipe names its GPUs, or copies of it."""
         config = self.config
         if config.names_its_gpus or not _COPIES.isdisjoint(_names(config.extra_args)):
             return None
         (model,) = models
-        need = self.need(_weights.resolve(model.weights))
+        given = {part: getattr(config, name) for part, name in self.memory_settings.items()}
+        need = _memory.footprint(
+            _weights.resolve(model.weights),
+            dtype=config.dtype,
+            quantization=config.quantization,
+            **{part: value for part, value in given.items() if value is not None},
+        )
         if "tensor_parallel_size" in config.model_fields_set:
             need = msgspec.structs.replace(need, splits=(config.tensor_parallel_size,))
         return msgspec.structs.replace(need, fraction=getattr(config, self.share_setting) or 0.0)

@@ -218,27 +218,6 @@ def find_program(wanted: str, own: Path | None = None) -> str | None:
     return str(place) if place is not None and os.access(place, os.X_OK) else None
 
 
-def find_command(wanted: str | None, usual: str, own: Path | None, how: str) -> str:
-    """Return the path of a server's program.
-
-    Args:
-        wanted: As the recipe names it; None for the usual one.
-        usual: Its name.
-        own: Where a set-up of ours puts it, below the project; None for nowhere.
-        how: Advice where there is none.
-
-    Raises:
-        LaunchError: If there is none.
-    """
-    found = find_program(wanted or usual, None if wanted else own)
-    if found is not None:
-        return found
-    here = ""
-    if own is not None and os.access(own, os.X_OK):
-        here = f"; there is one in {str(own)!r} here, which runs only if `command` names it"
-    raise LaunchError(f"there is no command {wanted or usual!r}; {how}{here}")
-
-
 def adapter_arguments(name: str, adapters: Mapping[str, str]) -> tuple[str, ...]:
     """Arguments that load LoRA adapters, given by name and folder; none without adapters."""
     pairs = (f"{adapter}={folder}" for adapter, folder in sorted(adapters.items()))

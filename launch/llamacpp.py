@@ -22,7 +22,6 @@ from orchestrator.weights import PACKAGE_PREFIX
 KIND = "llamacpp"
 KEY_VARIABLE: Final = "LLAMA_API_KEY"
 
-_COMMAND: Final = "llama-server"
 _OWN: Final = Path(".llamacpp")
 _PART: Final = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<n>\d{5})\.gguf")
 _DEVICES: Final = frozenset(("-dev", "--device", "-ts", "--tensor-split", "-sm", "--split-mode"))
@@ -179,7 +178,12 @@ class Launch(ForeignLaunch[Config]):
     argv = staticmethod(argv)
     own_env = _ENV
     key_variable = KEY_VARIABLE
-    usual_programs = frozenset((None, _COMMAND))
+    program = "llama-server"
+    own_program = _OWN / "llama-server"
+    advice = (
+        "install llama.cpp, name its program by `command`, or run python "
+        f"tools/set_up_llamacpp.py, which builds it into {_OWN}"
+    )
     safe_arguments = frozenset((
         "-b", "-fa", "-kvo", "-mg", "-ngl", "-nkvo", "-sm", "-t", "-tb", "-ts", "-ub",
         "--batch-size", "--cache-reuse", "--device", "-dev", "--flash-attn", "--gpu-layers",
@@ -207,14 +211,6 @@ class Launch(ForeignLaunch[Config]):
         """See `launch._foreign.ForeignLaunch`."""
         (model,) = models
         return ServedModel(model.name, str(resolve(model.weights)))
-
-    def find_command(self) -> str:
-        """See `launch._foreign.ForeignLaunch`."""
-        how = (
-            "install llama.cpp, name its program by `command`, or run python "
-            f"tools/set_up_llamacpp.py, which builds it into {_OWN}"
-        )
-        return _spec.find_command(self.config.command, _COMMAND, _OWN / _COMMAND, how)
 
     def footprint(self, models: tuple[ServedModel, ...]) -> Footprint | None:
         """The GPU memory it needs; None on the CPU, or where the recipe names its GPUs."""

@@ -5,14 +5,14 @@ SGLang needs a GPU and an environment of its own; `python` names that environmen
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
-from launch import _memory, _sglang_main, _spec
+from launch import _sglang_main, _spec
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting
 from launch._spec import HOST, KEY_VARIABLE, beside
-from orchestrator.serving import Footprint, ServedModel
+from orchestrator.serving import ServedModel
 
 KIND = "sglang"
 
@@ -115,7 +115,9 @@ class Launch(FolderLaunch[Config]):
     argv = staticmethod(argv)
     own_env = _ENV
     program_setting = "python"
-    usual_programs = frozenset(("python3",))
+    program = "python3"
+    advice = "name the interpreter of SGLang's environment by `python`"
+    memory_settings: ClassVar = {"max_model_len": "context_length"}
     share_setting = "mem_fraction_static"
     adapters_setting = "lora_paths"
     safe_arguments = frozenset((
@@ -132,21 +134,7 @@ class Launch(FolderLaunch[Config]):
         mode = {"deterministic": "true"} if self.config.deterministic else {}
         return super().identity(weights) | mode
 
-    def find_command(self) -> str:
-        """See `launch._foreign.ForeignLaunch`."""
-        how = "name the interpreter of SGLang's environment by `python`"
-        return _spec.find_command(self.config.python, "python3", None, how)
-
     def backend_settings(self, model: str) -> dict[str, object]:
         """Return settings that the back-end can't learn from the server, such as the adapter."""
         adapter = {"lora_path": model} if model in self.config.lora_paths else {}
         return {"original_logprobs": True, **adapter}
-
-    def need(self, folder: Path) -> Footprint:
-        """See `launch._foreign.FolderLaunch`."""
-        return _memory.footprint(
-            folder,
-            dtype=self.config.dtype,
-            max_model_len=self.config.context_length,
-            quantization=self.config.quantization,
-        )

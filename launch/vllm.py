@@ -8,25 +8,20 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from launch import _memory, _spec
+from launch import _spec
 from launch._foreign import FolderConfig, FolderLaunch, PathSetting, ProgramSetting
 from launch._spec import HOST, beside
-from orchestrator.serving import Footprint, ServedModel
+from orchestrator.serving import ServedModel
 
 KIND = "vllm"
 KEY_VARIABLE: Final = "VLLM_API_KEY"
 
-# What memory is shared out by; vLLM itself takes up to 256 sequences where there is room.
-_WANTED_SEQUENCES: Final = 64
-_BATCHED_TOKENS: Final = 8192
-_COMMAND: Final = "vllm"
 _MAX_LOGPROBS: Final = 64
-_OWN_VENV: Final = Path(".venv-vllm") / "bin" / _COMMAND
 _ENV: Final = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -163,7 +158,18 @@ class Launch(FolderLaunch[Config]):
     argv = staticmethod(argv)
     own_env = _ENV
     key_variable = KEY_VARIABLE
-    usual_programs = frozenset((None, _COMMAND))
+    program = "vllm"
+    own_program = Path(".venv-vllm", "bin", "vllm")
+    advice = (
+        "install vLLM, name its program by `command`, or run make vllm in a checkout, which "
+        "makes .venv-vllm for machines without a GPU"
+    )
+    # Memory is shared out by fewer sequences than vLLM itself takes where there is room, 256.
+    memory_settings: ClassVar = {
+        "max_model_len": "max_model_len",
+        "sequences": "max_num_seqs",
+        "batched_tokens": "max_num_batched_tokens",
+    }
     share_setting = "gpu_memory_utilization"
     adapters_setting = "lora_modules"
     safe_arguments = frozenset((
@@ -188,14 +194,6 @@ class Launch(FolderLaunch[Config]):
             found["OMP_NUM_THREADS"] = str(self.config.cpu_threads)
         return found | super().environment()
 
-    def find_command(self) -> str:
-        """See `launch._foreign.ForeignLaunch`."""
-        how = (
-            "install vLLM, name its program by `command`, or run make vllm in a checkout, which "
-            "makes .venv-vllm for machines without a GPU"
-        )
-        return _spec.find_command(self.config.command, _COMMAND, _OWN_VENV, how)
-
     def turn(self) -> contextlib.AbstractAsyncContextManager[object]:
         """Let in as many at a time as may load together on this machine."""
         if self.carrier is not None:
@@ -204,14 +202,3 @@ class Launch(FolderLaunch[Config]):
         bounds = _turns.setdefault(asyncio.get_running_loop(), {})
         n = self.config.max_starting
         return bounds.setdefault(n, asyncio.Semaphore(n))
-
-    def need(self, folder: Path) -> Footprint:
-        """See `launch._foreign.FolderLaunch`."""
-        return _memory.footprint(
-            folder,
-            dtype=self.config.dtype,
-            max_model_len=self.config.max_model_len,
-            sequences=self.config.max_num_seqs or _WANTED_SEQUENCES,
-            batched_tokens=self.config.max_num_batched_tokens or _BATCHED_TOKENS,
-            quantization=self.config.quantization,
-        )

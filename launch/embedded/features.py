@@ -94,7 +94,7 @@ def _index(module: Any) -> Any:  # noqa: ANN401
 
 _COMPAT = "compat_"
 _ATTENTION = "attention_entropy"
-Values = list[float | None]
+Values = list[float]
 
 
 OBSERVERS: dict[str, Observer] = {
@@ -129,7 +129,7 @@ class AttentionEntropy:
 
     def values(self) -> list[Values]:
         """By layer and head, divided by I; nothing where no token was scored."""
-        return [_wire((self.sums[layer] / self.n_prompt).tolist()) for layer in sorted(self.sums)]
+        return [(self.sums[layer] / self.n_prompt).tolist() for layer in sorted(self.sums)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +177,5 @@ class Wanted:
             else:
                 first = int(name.startswith(_COMPAT))
                 values = rows.get(name.removeprefix(_COMPAT), [])
-                found[name] = _wire(values[first : first + n_scored])
+                found[name] = values[first : first + n_scored]
         return found
-
-
-def _wire(values: Sequence[float]) -> Values:
-    """Numbers as the wire has them: None where one is not finite."""
-    return [value if abs(value) < float("inf") else None for value in values]

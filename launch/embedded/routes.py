@@ -164,10 +164,8 @@ def chat_reply(request: ChatRequest, served: Served, job: Job, answer: Answer) -
     return reply
 
 
-def finite(logprob: float) -> float | None:
-    """A log-probability as the wire has it: clamped, None where it is not a number."""
-    if logprob != logprob:
-        return None
+def finite(logprob: float) -> float:
+    """A log-probability as the wire has it: clamped; what is not a number stays."""
     return max(logprob, LOWEST)
 
 
@@ -387,15 +385,13 @@ def pool(request: PoolingRequest, served: Served) -> Work:
     job = Job(ids, n_prompt, reader=reader, reuse=n_prompt - 1)
 
     def reply() -> dict[str, Any]:
-        # null stands for what is no number; the client refuses it.
-        data = [value if math.isfinite(value) else None for value in reader.values[0]]
         usage = {
             "prompt_tokens": n_prompt,
             "total_tokens": n_prompt,
             "completion_tokens": 0,
             "prompt_tokens_details": {"cached_tokens": job.n_cached},
         }
-        row = {"index": 0, "object": "pooling", "data": data}
+        row = {"index": 0, "object": "pooling", "data": reader.values[0]}
         return {"object": "list", "model": served.name, "data": [row], "usage": usage}
 
     return job, reply

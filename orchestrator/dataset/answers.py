@@ -24,16 +24,8 @@ from orchestrator.wire.answers import UNSAID, end_of
 
 _MANY: Final = 10**9
 _KEYS: Final = (
-    "key",
-    "item",
-    "question_id",
-    "doc_id",
-    "id",
-    "uid",
-    "custom_id",
-    "session_id",
-    "task_id",
-)
+    "key", "item", "question_id", "doc_id", "id", "uid", "custom_id", "session_id", "task_id",
+)  # fmt: skip
 _PROMPTS: Final = (*DEFAULTS["prompt"], *OTHER_PROMPTS, "origin_prompt")
 _TEXTS: Final = ("text", "answer", "output", "response", "completion", "prediction")
 _MODELS: Final = ("generator", "model_id", "model")

@@ -354,9 +354,7 @@ def _imported(name: str, kind: str) -> ModuleType:
         if by_path.is_file(kind):
             return by_path.load(kind)
         return importlib.import_module(name)
-    except PluginError:
-        raise
-    except KeyboardInterrupt:
+    except (PluginError, KeyboardInterrupt):
         raise
     # A module may raise anything while it is imported.
     except BaseException as error:

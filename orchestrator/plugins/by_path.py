@@ -9,10 +9,9 @@ written beside a file.
 import re
 import sys
 from hashlib import sha256
-from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Final
 
 from orchestrator.disk.paths import answers, expanded
@@ -115,29 +114,16 @@ def hint_for_neighbour(kind: str, missing: str) -> str:
 
 def _imported(name: str, file: Path, source: bytes) -> ModuleType:
     folders = [str(file.parent)] if file.stem == _PACKAGE else None
-    spec = spec_from_file_location(
-        name, file, loader=_Loader(name, file, source), submodule_search_locations=folders
-    )
-    if spec is None or spec.loader is None:
+    spec = spec_from_file_location(name, file, submodule_search_locations=folders)
+    if spec is None:
         raise PluginError(f"{file} cannot be imported")
     module = module_from_spec(spec)
     # Dataclasses and type hints look their module up there.
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        # The bytes that were read, of which no compiled copy is kept.
+        exec(compile(source, str(file), "exec", dont_inherit=True), vars(module))  # noqa: S102
     except BaseException:
         del sys.modules[name]
         raise
     return module
-
-
-class _Loader(SourceFileLoader):
-    """Compiles the bytes that were read, and keeps no compiled copy."""
-
-    def __init__(self, name: str, file: Path, source: bytes) -> None:
-        super().__init__(name, str(file))
-        self._source = source
-
-    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 (the loader's protocol)
-        """Compile the source."""
-        return compile(self._source, self.path, "exec", dont_inherit=True)

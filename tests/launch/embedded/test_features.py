@@ -11,7 +11,7 @@ import torch
 from launch.embedded import routes
 from launch.embedded.engine import Engine, Settings
 from launch.embedded.features import OBSERVERS, Wanted, Watcher
-from launch.embedded.protocol import ApiError, Prefix, ScoreRequest, UnsupportedModelError
+from launch.embedded.protocol import ApiError, Prefix, ScoreRequest, UnsupportedModelError, reply
 from launch.embedded.runner import Runner
 from launch.embedded.served import Served, load
 from orchestrator.records import FEATURES
@@ -60,10 +60,10 @@ def score(served: Served, **fields: Any) -> Work:
 
 
 def check(served: Served, scoring: Work) -> None:
-    reply = scoring.reply()
+    said = scoring.reply()
     prompt = list(scoring.job.ids[: scoring.job.n_prompt])
-    expected = direct(served, [*prompt, *reply["token_ids"]], len(prompt))
-    for name, values in reply["features"].items():
+    expected = direct(served, [*prompt, *said["token_ids"]], len(prompt))
+    for name, values in said["features"].items():
         found, wanted = torch.tensor(values), torch.tensor(expected[name])
         assert found.shape == wanted.shape, name
         # A mean of products of numbers around 20 is in the hundreds.
@@ -158,9 +158,9 @@ def test_the_end_of_the_turn_is_scored_last(served: Served) -> None:
 def test_no_tokens_have_no_features(served: Served) -> None:
     scoring = score(served, token_ids=[], features=ALL)
     run(served.engine, scoring.job)
-    reply = scoring.reply()
-    assert reply["logprobs"] == []
-    assert reply["features"] == {name: [] for name in ALL}
+    found = scoring.reply()
+    assert found["logprobs"] == []
+    assert found["features"] == {name: [] for name in ALL}
 
 
 def test_a_token_that_can_not_come_adds_nothing_to_the_entropy() -> None:
@@ -172,8 +172,8 @@ def test_a_token_that_can_not_come_adds_nothing_to_the_entropy() -> None:
 
 def test_numbers_that_are_not_finite_become_null() -> None:
     wanted = Wanted.of(["vocab_logprob_var"], 3)
-    reply = wanted.reply([-1.0], {"vocab_logprob_var": [float("inf")]}, 1)
-    assert reply == {"vocab_logprob_var": [None]}
+    features = wanted.reply([-1.0], {"vocab_logprob_var": [float("inf")]}, 1)
+    assert reply(features).body == b'{"vocab_logprob_var":[null]}'
 
 
 def test_an_unknown_feature_is_refused(client: Client) -> None:
