@@ -65,9 +65,9 @@ def score_table(probabilities: ArrayLike) -> dict[str, Floats]:
     """Return what comparisons of n distributions over K scores 0, 1, ... need, by name.
 
     "p", as given: shape (n, K >= 2), scores ascending, perhaps with nan; "below", P(X <= k), shape
-    (n, K); "distances", E|X - t| for t from 1 - K to 2 K, shape (n, 3 K); and of shape (n,), by the
-    names of `describe_scores`, "mode", "mean", "median", "first_percentile",
-    "lower_semideviation" and "variance".
+    (n, K); "distances", E|X - t| for t from -R to K + R, where no two lower semideviations differ
+    by more than R, shape (n, K + 2 R + 1); and of shape (n,), by the names of `describe_scores`,
+    "mode", "mean", "median", "first_percentile", "lower_semideviation" and "variance".
 
     Raises:
         StatisticsError: If the shape is another one.
@@ -85,12 +85,16 @@ def score_table(probabilities: ArrayLike) -> dict[str, Floats]:
     square = deviation**2
     variance = np.einsum("nk,nk->n", p, square)
     np.minimum(deviation, 0.0, out=deviation)
-    lower = np.einsum("nk,nk,nk->n", p, deviation, deviation)
+    lower = np.sqrt(np.einsum("nk,nk,nk->n", p, deviation, deviation))
+    known = lower[~np.isnan(lower)]
+    reach = math.ceil(np.ptp(known)) if known.size else 0
     # One step up, the distance grows by the probability that lies below, and falls by the rest.
-    distances = np.ones((len(p), 3 * n_scores))
-    distances[:, 0] = mean + n_scores - 1.0
-    distances[:, 1:n_scores] = -1.0
-    distances[:, n_scores : 2 * n_scores - 1] = 2.0 * below[:, :-1] - 1.0
+    # The first is rounded as the one of 1 - K: it may not depend on the other rows' reach.
+    distances = np.ones((len(p), n_scores + 2 * reach + 1))
+    distances[:, 0] = mean + n_scores - (n_scores - reach)
+    distances[:, 1 : reach + 1] = -1.0
+    np.multiply(below[:, :-1], 2.0, out=distances[:, reach + 1 : reach + n_scores])
+    distances[:, reach + 1 : reach + n_scores] -= 1.0
     np.cumsum(distances, axis=1, out=distances)
     return {
         "p": p,
@@ -100,7 +104,7 @@ def score_table(probabilities: ArrayLike) -> dict[str, Floats]:
         "mean": mean,
         "median": _first_above(below, 0.5),
         "first_percentile": _first_above(below, 0.01),
-        "lower_semideviation": np.sqrt(lower),
+        "lower_semideviation": lower,
         "variance": variance,
     }
 
@@ -132,8 +136,9 @@ def compare_scores(table: Mapping[str, Floats], first: Ints, second: Ints) -> di
     # E|X1 - X2 - shift| is linear between two whole shifts, here 0, and those around `risk`.
     whole = np.floor(np.nan_to_num(risk))
     windows = sliding_window_view(table["distances"], n_scores + 1, axis=1)
-    shifted = windows[first, whole.astype(np.int64) + support]
-    spread = _dot(p_2, table["distances"][first, support : -n_scores - 1])
+    reach = windows.shape[1] // 2
+    shifted = windows[first, whole.astype(np.int64) + reach]
+    spread = _dot(p_2, table["distances"][first, reach : reach + n_scores])
     low, high = _dot(p_2, shifted[:, :-1]), _dot(p_2, shifted[:, 1:])
     lowered = low + (risk - whole) * (high - low)
     found = {
@@ -182,8 +187,7 @@ def _higher_quantiles(below: Floats, other: Floats) -> Floats:
     Both are given by P(X <= k), shape (n, K): where the other is k, the first is above it for u
     over its own P(X <= k).
     """
-    begins = below.copy()
-    np.maximum(below[:, 1:], other[:, :-1], out=begins[:, 1:])
-    np.subtract(other, begins, out=begins)
-    result: Floats = np.maximum(begins, 0.0, out=begins).sum(axis=1)
+    begins = np.minimum(below, other)
+    np.maximum(begins[:, 1:], other[:, :-1], out=begins[:, 1:])
+    result: Floats = np.subtract(other, begins, out=begins).sum(axis=1)
     return result

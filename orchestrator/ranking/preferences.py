@@ -320,6 +320,7 @@ def _compared(
     until = np.zeros(int(ready.max()) + 1, ready.dtype)
     for side in (first, second):
         np.maximum.at(until, side, ready)
+    ready = ready[order]
     begin = n_done = 0
     at, held = np.zeros(0, np.int64), None
     tables = (_matrix(lists) for lists in distributions if len(lists))
@@ -327,7 +328,7 @@ def _compared(
         end = begin + len(part)
         at = np.append(at, np.arange(begin, end))
         held = part if held is None else np.concatenate([held, part])
-        n_ready = int(np.searchsorted(ready, end, sorter=order))
+        n_ready = int(np.searchsorted(ready, ready.dtype.type(end)))
         now, n_done, begin = order[n_done:n_ready], n_ready, end
         one, two = (np.searchsorted(at, side[now]) for side in (first, second))
         values = compare_scores(score_table(held), one, two)
