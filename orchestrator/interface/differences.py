@@ -135,6 +135,8 @@ def contrasts(
             difference = replace(difference, sizes=found[-1].found.sizes)
         largest = _largest(points) if not found or about.score == found[0].about.score else None
         found.append(Contrast(about, score.orientation, difference, counted_in(points), largest))
+        # The points of the next one are made before the name stands for them.
+        del points
     return found
 
 

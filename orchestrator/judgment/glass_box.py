@@ -187,12 +187,19 @@ def combo(
     if unknown := sorted(columns.keys() - orientation.keys()):
         raise StatisticsError(f"which way is better is not stated for {', '.join(unknown)}")
     complete = np.all([np.isfinite(column) for column in columns.values()], axis=0)
-    total = np.where(complete, 0.0, np.nan)
+    summed = np.zeros(int(complete.sum()))
     for name, column in columns.items():
-        values = orientation[name] * column[complete]
+        # In place: of a million items each number more takes 8 MB.
+        values = column[complete]
+        values *= orientation[name]
         if not values.size or np.ptp(values) == 0:
             continue
-        total[complete] += (values - values.mean()) / values.std()
+        spread = values.std()
+        values -= values.mean()
+        values /= spread
+        summed += values
+    total = np.full(len(complete), np.nan)
+    total[complete] = summed
     return total
 
 
