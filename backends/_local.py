@@ -3,13 +3,11 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk, SimilarityAsk
-from orchestrator.backend import LOCAL, Provenance, ServerLoad
-from orchestrator.records import Choice, Failure, Generation, PairScores, Scored, unsupported
-
-_UNSUPPORTED: Final = unsupported("it only compares texts")
+from orchestrator.ask import SimilarityAsk
+from orchestrator.backend import LOCAL, Backend, Provenance
+from orchestrator.records import Failure, PairScores
 
 
 class Comparer(NamedTuple):
@@ -27,7 +25,7 @@ class Comparer(NamedTuple):
     device: str = ""
 
 
-class LocalBackend:
+class LocalBackend(Backend):
     """Compares texts in a thread of its own, so that the event loop goes on meanwhile.
 
     Args:
@@ -59,22 +57,6 @@ class LocalBackend:
             version=loaded.version,
             fingerprint=loaded.device,
         )
-
-    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:  # noqa: ARG002
-        """Not offered."""
-        return _UNSUPPORTED
-
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:  # noqa: ARG002
-        """Not offered."""
-        return _UNSUPPORTED
-
-    async def choose(self, ask: ChooseAsk) -> Choice | Failure:  # noqa: ARG002
-        """Not offered."""
-        return _UNSUPPORTED
-
-    async def load(self) -> ServerLoad | None:
-        """None: nothing is queued here."""
-        return None
 
     async def close(self) -> None:
         """Let the thread end after what it is doing, and the encoder with it."""

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from pydantic import Field
 
-from backends._tokens import NO_TEXT, Ids, TokenizerRoutes, as_outcome, outcome
+from backends._tokens import Ids, TokenizerRoutes, as_outcome, outcome
 from backends._transport import Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
@@ -130,7 +130,7 @@ class OpenaiCompatible:
         read = replies.completion if legacy else replies.generation
         return await self._post(
             "/completions" if legacy else "/chat/completions",
-            lambda: encode(model, ask, seed, dialect),
+            encode(model, ask, seed, dialect),
             lambda body: read(body, reading),
         )
 
@@ -166,6 +166,7 @@ class OpenaiCompatible:
             "of such servers, or serve the weights by kind embedded"
         )
 
+    @as_outcome
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """From the alternatives of one token; refuses labels that are longer."""
         if self._endpoint.plain:
@@ -179,7 +180,7 @@ class OpenaiCompatible:
             )
         return await self._post(
             "/chat/completions",
-            lambda: requests.choose_by_top(self._endpoint.model, ask, self._dialect),
+            requests.choose_by_top(self._endpoint.model, ask, self._dialect),
             lambda body: labels.choice_from_top(body, ask.labels, self._endpoint.secret),
         )
 
@@ -218,7 +219,7 @@ class OpenaiCompatible:
         method, secret = f"{self.kind}.pooling", self._endpoint.secret
         found = await self._post_to(
             wire.POOLING,
-            lambda: wire.pool(model, ask, template),
+            wire.pool(model, ask, template),
             lambda body: wire.pooled(body, method, secret),
         )
         return self._with_route(found, wire.POOLING)
@@ -238,34 +239,24 @@ class OpenaiCompatible:
         said = _NO_ROUTE.format(url=url, model=model, said=found.message, path=path)
         return Failure("unsupported", said, permanent=True, status=found.status)
 
-    async def _post(
-        self, route: str, encode: Callable[[], bytes], decode: Decode[T]
-    ) -> T | Failure:
+    async def _post(self, route: str, body: bytes, decode: Decode[T]) -> T | Failure:
         """Post to a route under `path`; return `decode` of a reply with status 200."""
-        return await self._post_to(self.path + route, encode, decode)
+        return await self._post_to(self.path + route, body, decode)
 
-    async def _post_to(
-        self, path: str, encode: Callable[[], bytes], decode: Decode[T]
-    ) -> T | Failure:
+    async def _post_to(self, path: str, body: bytes, decode: Decode[T]) -> T | Failure:
         """The same from any path."""
-        try:
-            body = encode()
-        except UnicodeEncodeError:
-            return NO_TEXT
         return await self._transport.post(
             path, body, self._endpoint.timeout_s, lambda reply: self._read(reply, decode)
         )
 
-    async def _ask(
-        self, path: str, encode: Callable[[], bytes], decode: Callable[[bytes, str], T | Failure]
-    ) -> T:
+    async def _ask(self, path: str, body: bytes, decode: Callable[[bytes, str], T | Failure]) -> T:
         """Post to a path; return the decoded reply.
 
         Raises:
             Failed: If there is none.
         """
         secret = self._endpoint.secret
-        return known(await self._post_to(path, encode, lambda body: decode(body, secret)))
+        return known(await self._post_to(path, body, lambda body: decode(body, secret)))
 
     def _classified(self, reply: Reply) -> Failure:
         secret = self._endpoint.secret
@@ -372,7 +363,7 @@ class Native(OpenaiCompatible):
             return replies.scored_nothing(method, ask)
         return await self._post(
             "/score",
-            lambda: requests.score(self._endpoint.model, sent, self._dialect.template, plain=plain),
+            requests.score(self._endpoint.model, sent, self._dialect.template, plain=plain),
             lambda body: replies.scored(body, ask, method, self._endpoint.secret),
         )
 
@@ -384,7 +375,7 @@ class Native(OpenaiCompatible):
         method, secret = f"{self.kind}.choose", self._endpoint.secret
         return await self._post(
             "/choose",
-            lambda: requests.choose(model, sent, self._dialect.template, plain=plain),
+            requests.choose(model, sent, self._dialect.template, plain=plain),
             lambda body: replies.choice(body, len(ask.labels), method, secret),
         )
 
@@ -410,6 +401,9 @@ class HttpKind(BackendKind[H]):
     """
 
     made: ClassVar[type[Any]]
+    capabilities = Capabilities(
+        generate=True, score=True, choose="exact", plain_choose=True, reward=True
+    )
 
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""

@@ -32,7 +32,7 @@ class AskServer(Protocol):
     """Sends a body to a path and reads the reply; raises `Failed`."""
 
     def __call__(
-        self, path: str, encode: Callable[[], bytes], decode: Callable[[bytes, str], V | Failure]
+        self, path: str, body: bytes, decode: Callable[[bytes, str], V | Failure]
     ) -> Awaitable[V]:
         """Return the decoded reply."""
         ...
@@ -51,6 +51,11 @@ class TokenizerRoutes:
 
     prefix: ClassVar[str] = ""
     """Of the routes."""
+    behind: ClassVar[Message | None] = None
+    """Turn that has to stand behind an assistant's whole turn; None for none."""
+    chat_body = staticmethod(by_ids.tokenize_chat)
+    text_body = staticmethod(by_ids.detokenize)
+    text_in = staticmethod(by_ids.text)
 
     def __init__(
         self, ask: AskServer, model: str, template: Mapping[str, object] = NOTHING
@@ -59,25 +64,23 @@ class TokenizerRoutes:
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
         """A rendered chat; `opens` the assistant's turn, or `goes_on` with the last message."""
-        model, template = self._model, self._template
-
-        def body() -> bytes:
-            return by_ids.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
-
-        return await self._ask("/tokenize", body, by_ids.token_ids)
+        if self.behind and not (opens or goes_on) and messages[-1].role == "assistant":
+            messages = (*messages, self.behind)
+        body = self.chat_body(self._model, messages, self._template, opens=opens, goes_on=goes_on)
+        return await self._ask(f"{self.prefix}/tokenize", body, by_ids.token_ids)
 
     async def plain(self, text: str, *, special: bool) -> Ids:
         """A text; `special` adds what the tokenizer puts around one."""
         return await self._ask(
             f"{self.prefix}/tokenize",
-            lambda: by_ids.tokenize_text(self._model, text, special=special),
+            by_ids.tokenize_text(self._model, text, special=special),
             by_ids.token_ids,
         )
 
     async def text(self, ids: Ids) -> str:
         """The text of ids, special tokens included."""
         return await self._ask(
-            f"{self.prefix}/detokenize", lambda: by_ids.detokenize(self._model, ids), by_ids.text
+            f"{self.prefix}/detokenize", self.text_body(self._model, ids), self.text_in
         )
 
     async def spells_spaces(self) -> bool:

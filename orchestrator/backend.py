@@ -287,20 +287,23 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
 
 
+_NOT_OFFERED: Final = unsupported("this kind of back-end does not offer that")
+
+
 class Asked(Protocol):
     """A client of one model."""
 
-    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:  # noqa: ARG002
         """Draw a text; `seed` is sent where the server honours seeds."""
-        ...
+        return _NOT_OFFERED
 
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:  # noqa: ARG002 (a default)
         """Teacher-force the ids of `ask`."""
-        ...
+        return _NOT_OFFERED
 
-    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:  # noqa: ARG002 (a default)
         """Read label probabilities."""
-        ...
+        return _NOT_OFFERED
 
 
 @runtime_checkable
@@ -313,7 +316,7 @@ class Backend(Asked, Protocol):
 
     async def load(self) -> ServerLoad | None:
         """Load figures, or None where the server publishes none."""
-        ...
+        return None
 
     async def close(self) -> None:
         """Close connections."""

@@ -179,9 +179,13 @@ class Generation(msgspec.Struct, frozen=True, gc=False):
     @property
     def mean_logprob(self) -> float:
         """Mean natural-log probability of the tokens; nan for no tokens or not observed."""
-        if self.logprobs is None or self.logprobs.size == 0:
-            return float("nan")
-        return float(self.logprobs.mean(dtype=np.float64))
+        return _mean(self.logprobs)
+
+
+def _mean(logprobs: FloatArray | None) -> float:
+    if logprobs is None or not logprobs.size:
+        return float("nan")
+    return float(logprobs.mean(dtype=np.float64))
 
 
 TOKEN_FEATURES: Final = (
@@ -237,9 +241,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False):
     @property
     def mean_logprob(self) -> float:
         """Mean natural-log probability of the tokens; nan for no tokens."""
-        if self.logprobs.size == 0:
-            return float("nan")
-        return float(self.logprobs.mean(dtype=np.float64))
+        return _mean(self.logprobs)
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):

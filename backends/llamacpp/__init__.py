@@ -112,14 +112,10 @@ class Tokenizer(TokenizerRoutes):
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
         """See `TokenizerRoutes`."""
-        template = self._template
         if not opens and not goes_on and messages[-1].role == "assistant":
             # The server goes on from such a message whatever is asked; another turn ends it.
             messages = (*messages, _NEXT)
-
-        def body() -> bytes:
-            return wire.template(messages, template, opens=opens, goes_on=goes_on)
-
+        body = wire.template(messages, self._template, opens=opens, goes_on=goes_on)
         text = await self._ask("/apply-template", body, wire.rendered)
         ids = await self.plain(text, special=True)
         if self._bos is None:
@@ -130,23 +126,21 @@ class Tokenizer(TokenizerRoutes):
 
     async def plain(self, text: str, *, special: bool) -> Ids:
         """See `TokenizerRoutes`."""
-        return await self._ask(
-            "/tokenize", lambda: wire.tokenize(text, special=special), by_ids.token_ids
-        )
+        return await self._ask("/tokenize", wire.tokenize(text, special=special), by_ids.token_ids)
 
     async def text(self, ids: Ids) -> str:
         """See `TokenizerRoutes`."""
-        return await self._ask("/detokenize", lambda: wire.detokenize(ids), wire.text)
+        return await self._ask("/detokenize", wire.detokenize(ids), wire.text)
 
     async def spells_spaces(self) -> bool:
         """See `TokenizerRoutes`."""
-        found = await self._ask("/tokenize", lambda: wire.spell("a"), wire.pieces)
+        found = await self._ask("/tokenize", wire.spell("a"), wire.pieces)
         return bool(found) and found[0][1].startswith(b" ")
 
     async def ends_turn(self, ids: Ids, token: int) -> bool:
         """See `TokenizerRoutes`."""
         return (
-            await self._ask(COMPLETION, lambda: wire.force(ids, (token,), 1), completions.stop_type)
+            await self._ask(COMPLETION, wire.force(ids, (token,), 1), completions.stop_type)
             == "eos"
         )
 
@@ -154,7 +148,7 @@ class Tokenizer(TokenizerRoutes):
         """The bytes of each token, special ones by their names."""
         if any(token not in self._spelled for token in ids):
             distinct = tuple(dict.fromkeys(ids))
-            found = await self._ask("/tokenize", lambda: wire.spell(distinct), wire.pieces)
+            found = await self._ask("/tokenize", wire.spell(distinct), wire.pieces)
             self._spelled.update(found)
         return [self._spelled.get(token, b"") for token in ids]
 
@@ -196,7 +190,7 @@ class Connection(ByIds):
         extra = {"cache_prompt": self._config.cache_prompt, **self._dialect.others}
         made = await self._ask(
             COMPLETION,
-            lambda: wire.generate(prompt, ask, seed, extra),
+            wire.generate(prompt, ask, seed, extra),
             lambda body, secret: completions.draft(body, len(prompt), secret),
         )
         if not made.complete or ask.sampling.stop:
@@ -379,7 +373,7 @@ class Forcer:
             try:
                 together = await self._ask(
                     COMPLETION,
-                    lambda: wire.force(before, tokens, n_listed, cache=cache),
+                    wire.force(before, tokens, n_listed, cache=cache),
                     lambda body, secret: forced(body, len(before), tokens, secret),
                 )
             except Failed as failed:
@@ -403,7 +397,7 @@ class Forcer:
             try:
                 return await self._ask(
                     COMPLETION,
-                    lambda: wire.force(before, (token,), n_listed, cache=cache),
+                    wire.force(before, (token,), n_listed, cache=cache),
                     lambda body, secret: forced(body, len(before), (token,), secret),
                 )
             except Failed as failed:
@@ -429,6 +423,6 @@ class Forcer:
         # What is drawn must be told of, so it is a letter; the list is of what was likely.
         return await self._ask(
             COMPLETION,
-            lambda: wire.force(before, (letter,), n_listed, cache=cache),
+            wire.force(before, (letter,), n_listed, cache=cache),
             lambda body, secret: looked(body, len(before), letter, secret),
         )

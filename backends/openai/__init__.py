@@ -121,16 +121,14 @@ class Connection(OpenaiCompatible):
         """None: nothing is published."""
         return None
 
-    async def _post(
-        self, route: str, encode: Callable[[], bytes], decode: Decode[T]
-    ) -> T | Failure:
+    async def _post(self, route: str, body: bytes, decode: Decode[T]) -> T | Failure:
         path = self.path
-        found = await super()._post(route, encode, decode)
+        found = await super()._post(route, body, decode)
         if not isinstance(found, Failure):
             self._reached = path
         elif found.status in ROUTES_MISSING and self._reached != path:
             # Many providers have the routes right behind the address that they print.
-            other = await self._post_to(route, encode, decode)
+            other = await self._post_to(route, body, decode)
             if not isinstance(other, Failure):
                 self.path = self._reached = ""
                 return other

@@ -16,11 +16,13 @@ from urllib.parse import quote
 import msgspec
 import openai
 
+from backends._tokens import as_outcome
 from backends._transport import Reply
 from backends.openai.transport import OpenaiTransport
 from orchestrator.disk import files
 from orchestrator.records import SERVER, Failure
 from orchestrator.wire import failures
+from orchestrator.wire.failures import Failed, known
 from orchestrator.wire.replies import MAX_BODY_BYTES
 
 T = TypeVar("T")
@@ -124,7 +126,8 @@ class Service:
         self._secret = secret
         self._root = "/v1" if path.startswith("/v1/") else ""
 
-    async def send(self, name: str, content: bytes, path: str) -> str | Failure:
+    @as_outcome
+    async def send(self, name: str, content: bytes, path: str) -> str:
         """Send a file for requests to `path`; return the batch's id."""
 
         async def upload(client: openai.AsyncOpenAI) -> Reply | Failure:
@@ -132,30 +135,28 @@ class Service:
             async with files.create(file=(f"{name}.jsonl", content), purpose="batch") as reply:
                 return await self._transport.whole(reply.http_response)
 
-        sent = self._read(await self._transport.ask(self._root, upload, _FILE_S), dict[str, Any])
-        if isinstance(sent, Failure):
-            return sent
+        reply = await self._transport.ask(self._root, upload, _FILE_S)
+        sent = known(self._read(reply, dict[str, Any]))
         if not isinstance(sent.get("id"), str):
-            return Failure("unparseable", "the endpoint does not name the file that it was sent")
+            said = "the endpoint does not name the file that it was sent"
+            raise Failed(Failure("unparseable", said))
         asked = {
             "completion_window": "24h",
             "endpoint": "/v1" + path.removeprefix("/v1"),
             "input_file_id": sent["id"],
             "metadata": {_MARK: name},
         }
-        begun = await self._post("/batches", asked)
-        return begun if isinstance(begun, Failure) else begun.id
+        return known(await self._post("/batches", asked)).id
 
-    async def find(self, names: Collection[str]) -> Mapping[str, str] | Failure:
+    @as_outcome
+    async def find(self, names: Collection[str]) -> Mapping[str, str]:
         """Return the ids of those batches that were sent, by name."""
         found: dict[str, str] = {}
         last = ""
         for _ in range(_MOST_PAGES):
             after = f"&after={quote(last, safe='')}" if last else ""
             path = f"{self._root}/batches?limit={_PAGE}{after}"
-            page = self._read(await self._transport.get(path, _CONTROL_S), _Page)
-            if isinstance(page, Failure):
-                return page
+            page = known(self._read(await self._transport.get(path, _CONTROL_S), _Page))
             works = []
             for one in page.data:
                 # Other people's are listed too, and may be odd.
@@ -168,7 +169,7 @@ class Service:
                 return found
             last = works[-1].id
         said = f"more than {_MOST_PAGES:,} pages of batches, and one of this run is not found"
-        return Failure("unparseable", said, scope=SERVER)
+        raise Failed(Failure("unparseable", said, scope=SERVER))
 
     async def look(self, number: str) -> Work | Failure:
         """Return the state of a batch, by its id."""

@@ -20,7 +20,8 @@ from backends._transport import Transport
 from backends.sglang import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
 from orchestrator.ask import ScoreAsk as ScoreAsk
-from orchestrator.backend import Capabilities, Endpoint, Provenance
+from orchestrator.backend import Capabilities as Capabilities
+from orchestrator.backend import Endpoint, Provenance
 from orchestrator.prompts.bounded import BoundedEnvironment
 from orchestrator.prompts.costs import allowance
 from orchestrator.prompts.files import TemplateText
@@ -36,7 +37,8 @@ from orchestrator.records import (
 from orchestrator.records import (
     Scored as Scored,
 )
-from orchestrator.wire import by_ids, failures
+from orchestrator.wire import by_ids as by_ids
+from orchestrator.wire import failures
 from orchestrator.wire import replies as replies
 from orchestrator.wire import rewards as rating
 from orchestrator.wire.by_ids import Forced, Path
@@ -72,27 +74,11 @@ class Tokenizer(TokenizerRoutes):
     """The server's tokenizer; a `backends._tokens.TokenizerRoutes`."""
 
     prefix = "/v1"
-
-    async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
-        """See `TokenizerRoutes`.
-
-        A chat that ends with the assistant's whole turn is asked with a user's turn behind it: by
-        itself the server takes that last turn for the user's.
-        """
-        if not (opens or goes_on) and messages[-1].role == "assistant":
-            messages = (*messages, Message("user", "x"))
-        model, template = self._model, self._template
-
-        def body() -> bytes:
-            return wire.tokenize_chat(model, messages, template, opens=opens, goes_on=goes_on)
-
-        return await self._ask(f"{self.prefix}/tokenize", body, by_ids.token_ids)
-
-    async def text(self, ids: Ids) -> str:
-        """See `TokenizerRoutes`."""
-        return await self._ask(
-            f"{self.prefix}/detokenize", lambda: wire.detokenize(self._model, ids), wire.text
-        )
+    # By itself the server takes the assistant's last turn for the user's.
+    behind = Message("user", "x")
+    chat_body = staticmethod(wire.tokenize_chat)
+    text_body = staticmethod(wire.detokenize)
+    text_in = staticmethod(wire.text)
 
     async def spells_spaces(self) -> bool:
         """See `TokenizerRoutes`; told by two words put side by side as ids."""
@@ -102,9 +88,7 @@ class Tokenizer(TokenizerRoutes):
     async def ends_turn(self, ids: Ids, token: int) -> bool:
         """See `TokenizerRoutes`."""
         return await self._ask(
-            GENERATE,
-            lambda: wire.trial(ids, token),
-            lambda body, secret: wire.tried(body, token, secret),
+            GENERATE, wire.trial(ids, token), lambda body, secret: wire.tried(body, token, secret)
         )
 
 
@@ -134,7 +118,7 @@ class Connection(ByIds):
         reading = self._reading(ask, raw=raw)
         return await self._ask(
             GENERATE,
-            lambda: wire.draw(prompt, ask, seed, self._dialect.others),
+            wire.draw(prompt, ask, seed, self._dialect.others),
             lambda body, _: wire.generation(body, reading, len(prompt)),
         )
 
@@ -153,7 +137,7 @@ class Connection(ByIds):
         method, secret = f"{self.kind}.classify", self._endpoint.secret
         found = await self._post_to(
             rating.CLASSIFY,
-            lambda: rating.classify(model, ids),
+            rating.classify(model, ids),
             lambda body: rating.classified(body, method, secret),
         )
         return self._with_route(found, rating.CLASSIFY)
@@ -176,7 +160,7 @@ class Connection(ByIds):
         whole, n_prompt = (*prompt, *ids), len(prompt)
         return await self._ask(
             GENERATE,
-            lambda: wire.score(whole, n_prompt, n_top, self._config.lora_path),
+            wire.score(whole, n_prompt, n_top, self._config.lora_path),
             lambda body, secret: wire.forced(body, whole, n_prompt, n_top, secret),
         )
 
@@ -197,7 +181,7 @@ class Connection(ByIds):
         wanted = [found.walk.tree.children[node] for node in nodes]
         looked = await self._ask(
             GENERATE,
-            lambda: wire.look(prompts, wanted, self._config.lora_path),
+            wire.look(prompts, wanted, self._config.lora_path),
             lambda body, secret: wire.looked(body, prompts, wanted, secret),
         )
         found.walk.add(nodes, looked.readings)
@@ -208,9 +192,6 @@ class Kind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("zheng2024sglang",)
-    capabilities = Capabilities(
-        generate=True, score=True, choose="exact", plain_choose=True, reward=True
-    )
     made = Connection
 
 

@@ -60,7 +60,7 @@ class Connection(OpenaiCompatible):
         more, special = self._dialect.others, self._endpoint.plain
         return await self._ask(
             _GENERATE,
-            lambda: wire.draw(prompt.text, ask, seed, more, special=special),
+            wire.draw(prompt.text, ask, seed, more, special=special),
             lambda body, _: wire.generation(body, reading, ask, len(prompt.ids), self._spelled),
         )
 
@@ -148,7 +148,7 @@ class Connection(OpenaiCompatible):
         """
         ids, logprobs = await self._ask(
             _GENERATE,
-            lambda: wire.score(prompt.text + text, special=self._endpoint.plain),
+            wire.score(prompt.text + text, special=self._endpoint.plain),
             lambda body, secret: wire.forced(body, secret, self._spelled),
         )
         n_prompt = len(prompt.ids)
@@ -178,7 +178,7 @@ class Connection(OpenaiCompatible):
     async def _look(self, prompt: Templated, allowed: Sequence[str]) -> by_ids.Reading:
         top_n, special = self._config.top_n_tokens, self._endpoint.plain
         return await self._ask(
-            _GENERATE, lambda: wire.look(prompt.text, top_n, allowed, special=special), wire.listed
+            _GENERATE, wire.look(prompt.text, top_n, allowed, special=special), wire.listed
         )
 
     # -- tokens ------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class Connection(OpenaiCompatible):
                 return Templated(text, await self._tokens(text, special=True))
             return await self._ask(
                 "/chat_tokenize",
-                lambda: wire.template(self._dialect.taken(messages), self._dialect.template),
+                wire.template(self._dialect.taken(messages), self._dialect.template),
                 wire.rendered,
             )
 
@@ -218,9 +218,7 @@ class Connection(OpenaiCompatible):
         return await self._labels.learn((tail, text), ask, lambda _: len(tail) + len(text))
 
     async def _tokens(self, text: str, *, special: bool) -> Ids:
-        return await self._ask(
-            "/tokenize", lambda: wire.tokenize(text, special=special), wire.token_ids
-        )
+        return await self._ask("/tokenize", wire.tokenize(text, special=special), wire.token_ids)
 
 
 def _unscorable(ask: ScoreAsk) -> Failure | None:

@@ -24,7 +24,9 @@ from backends.vllm import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
 from orchestrator.ask import ScoreAsk as ScoreAsk
 from orchestrator.backend import (
-    Capabilities,
+    Capabilities as Capabilities,
+)
+from orchestrator.backend import (
     Endpoint,
     Provenance,
     ServerLoad,
@@ -79,18 +81,14 @@ class Tokenizer(TokenizerRoutes):
 
     async def spells_spaces(self) -> bool:
         """See `TokenizerRoutes`."""
-        model = self._model
-        texts = await self._ask(
-            "/tokenize", lambda: by_ids.tokenize_text(model, "a", strings=True), by_ids.token_texts
-        )
+        body = by_ids.tokenize_text(self._model, "a", strings=True)
+        texts = await self._ask("/tokenize", body, by_ids.token_texts)
         return bool(texts) and texts[0].startswith("▁")
 
     async def ends_turn(self, ids: Ids, token: int) -> bool:
         """See `TokenizerRoutes`."""
-        model = self._model
-        _, finish_reason, _ = await self._ask(
-            _COMPLETIONS, lambda: wire.trial(model, ids, only=token), wire.tried
-        )
+        body = wire.trial(self._model, ids, only=token)
+        _, finish_reason, _ = await self._ask(_COMPLETIONS, body, wire.tried)
         return finish_reason == "stop"
 
 
@@ -145,11 +143,9 @@ class Connection(ByIds):
         """
         await self._check_served()
         version, _ = await self._version()
-        model = self._endpoint.model
+        body = wire.trial(self._endpoint.model, (0,))
         try:
-            fingerprint, _, is_told = await self._ask(
-                _COMPLETIONS, lambda: wire.trial(model, (0,)), wire.tried
-            )
+            fingerprint, _, is_told = await self._ask(_COMPLETIONS, body, wire.tried)
         except Failed as failed:
             if failed.failure.status not in {404, 501}:
                 raise
@@ -179,10 +175,10 @@ class Connection(ByIds):
     async def _forced(self, prompt: Ids, ids: Ids, n_top: int) -> Forced:
         if n_top:
             await self._enough(n_top)
-        model, whole = self._endpoint.model, (*prompt, *ids)
+        whole = (*prompt, *ids)
         return await self._ask(
             _COMPLETIONS,
-            lambda: wire.score(model, whole, n_top),
+            wire.score(self._endpoint.model, whole, n_top),
             lambda body, secret: wire.forced(body, whole, len(prompt), n_top, secret),
         )
 
@@ -219,7 +215,7 @@ class Connection(ByIds):
         try:
             looked = await self._ask(
                 _COMPLETIONS,
-                lambda: wire.look(model, prompts, most),
+                wire.look(model, prompts, most),
                 lambda body, secret: wire.looked(body, prompts, most, secret),
             )
         finally:
@@ -261,7 +257,7 @@ class Connection(ByIds):
         named = {"allowed_token_ids" if forced else "logprob_token_ids": ids}
         return await self._ask(
             _COMPLETIONS,
-            lambda: wire.look(model, prompts, 0, **named),
+            wire.look(model, prompts, 0, **named),
             lambda body, secret: wire.looked_exactly(body, prompts, ids, secret, forced=forced),
         )
 
@@ -277,10 +273,8 @@ class Connection(ByIds):
             return self._cap
         async with self._cap_lock:
             if self._cap is None:
-                model = self._endpoint.model
-                found = await self._post_to(
-                    _COMPLETIONS, lambda: wire.look(model, [(0,)], wire.ABSURD), bytes
-                )
+                body = wire.look(self._endpoint.model, [(0,)], wire.ABSURD)
+                found = await self._post_to(_COMPLETIONS, body, bytes)
                 # Its refusal says how many there may be.
                 said = found.message if isinstance(found, Failure) else ""
                 most = rulings.most_in(said) if rulings.CAP.search(said) else None
@@ -294,7 +288,4 @@ class Kind(HttpKind[Config]):
     """Connections to models of such a server."""
 
     cites = ("kwon2023efficient",)
-    capabilities = Capabilities(
-        generate=True, score=True, choose="exact", plain_choose=True, reward=True
-    )
     made = Connection

@@ -274,20 +274,14 @@ def scan_arrow(path: Path) -> pl.LazyFrame:
     return pl.scan_ipc(_files(path), glob=False)
 
 
-def _row_groups(file: Path, columns: Sequence[str] | None = None) -> tuple[int, ...]:
+def _row_groups(file: Path, columns: Sequence[str] | None = None) -> list[int]:
     """The most memory that each group of rows of a Parquet file takes, in bytes."""
     found = file.stat()
     # A file that changed is measured again.
-    stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
-    return _summed(file, stamp, None if columns is None else frozenset(columns))
-
-
-@lru_cache(maxsize=256)
-def _summed(file: Path, stamp: tuple[int, ...], columns: frozenset[str] | None) -> tuple[int, ...]:
-    groups = _measured(file, stamp)
+    groups = _measured(file, (found.st_ino, found.st_mtime_ns, found.st_size))
     if columns is None:
-        return tuple(sum(group.values()) for group in groups)
-    return tuple(sum(group.get(name, 0) for name in columns) for group in groups)
+        return [sum(group.values()) for group in groups]
+    return [sum(group.get(name, 0) for name in {*columns}) for group in groups]
 
 
 @lru_cache(maxsize=256)

@@ -61,7 +61,7 @@ def choice(name: str, found: Choice | Failure) -> Finding:
         WARNING,
         f"{said}; {len(unread)} of {len(found.logprobs)} labels are only bounded, by "
         f"{math.exp(max(unread, default=0.0)):.2g} at most",
-        "choose_negligible: 0 where the back-end has it, else a higher cap of alternatives",
+        _BOUNDED,
         mass,
     )
 

@@ -1,5 +1,6 @@
 """Entries that are queued for the writer, and the statements that write them."""
 
+import json
 import sqlite3
 import time
 from collections import defaultdict
@@ -150,8 +151,6 @@ def failure_entry(
 
 # Rows that one statement has room for: few forms of it, so that each is compiled once.
 _ROWS: Final = (1, 4, 16, 64, 256)
-# Numbers of places that one statement asks for: few forms of it, so that each is compiled once.
-_PLACES: Final = (4, 16, 64, 256, 1024)
 # From here on a unit may be evaluated again: it failed for the moment, or its method did.
 _FIRST_OPEN: Final = 2
 
@@ -172,6 +171,8 @@ ADD_UP: Final = """INSERT INTO tally VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO
     n_completion_tokens=n_completion_tokens+excluded.n_completion_tokens,
     latency_s=latency_s+excluded.latency_s"""
 """Adds to the sums of outcomes: model, kind, cause, then what is added in the table's order."""
+_AT_PLACES: Final = """SELECT p.position, u.id, u.status FROM place p JOIN unit u ON u.id=p.unit
+    WHERE p.plan=? AND p.position IN (SELECT value FROM json_each(?))"""
 _AGAIN: Final = "UPDATE unit SET status=?, frame=?, cause=?, rows=? WHERE id=?"
 
 
@@ -292,15 +293,8 @@ class Batches:
         found: dict[tuple[int, int], tuple[int, int]] = {}
         for plan in {entry.plan for entry in entries}:
             positions = [entry.position for entry in entries if entry.plan == plan]
-            for part in reading.in_slices(positions, _PLACES[-1]):
-                size = next(size for size in _PLACES if size >= len(part))
-                rest = [None] * (size - len(part))
-                sql = (
-                    "SELECT p.position, u.id, u.status FROM place p JOIN unit u ON u.id=p.unit "  # noqa: S608
-                    f"WHERE p.plan=? AND p.position IN ({','.join('?' * size)})"
-                )
-                for position, unit, status in self._execute(sql, (plan, *part, *rest)):
-                    found[plan, position] = (unit, status)
+            rows = self._execute(_AT_PLACES, (plan, json.dumps(positions)))
+            found |= {(plan, position): (unit, status) for position, unit, status in rows}
         return found
 
     def _insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -4,7 +4,7 @@ Chat replies and legacy completions differ in form only; both are brought to `An
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -88,55 +88,41 @@ def drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation:
 def _drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation:
     message = answer.message = answer.message or Message()
     message.settle()
-    if _is_too_long(answer, message):
-        raise Failed(TOO_LONG)
-    if _repeats(message, reading.secret):
-        said = "the answer repeats the API key of the request; it is not stored"
-        raise Failed(Failure("server_error", said, permanent=True))
+    _check(answer, message, reading.secret)
     end = end_of(answer.finish_reason)
     thought = _set_aside(message, end, reading.thinking_end)
     if (absent := missing(answer, usage, reading.secret)) is not None:
         raise Failed(absent)
-    text = text_of(message.text)
-    observed = _observe(answer, reading, text, thought) if reading.logprobs else _NOTHING
     thinking = text_of(message.thought)
-    n_thinking = usage.n_thinking if observed.n_thinking is None else observed.n_thinking
-    return Generation(
-        text,
+    made = Generation(
+        text_of(message.text),
         end if end in (STOP, LENGTH) else failures.clean(str(answer.finish_reason), reading.secret),
         usage.n_prompt,
         usage.n_completion,
-        observed.token_ids,
-        observed.logprobs,
-        observed.top,
-        reading.raw,
-        usage.n_cached,
-        offsets=observed.offsets,
-        named=observed.named,
-        names=observed.names,
+        raw=reading.raw,
+        n_cached_tokens=usage.n_cached,
         thinking=thinking,
-        n_thinking_tokens=n_thinking if thinking or thought else None,
+        n_thinking_tokens=usage.n_thinking if thinking or thought else None,
     )
+    return _observed(made, answer, reading, thought) if reading.logprobs else made
 
 
-def _is_too_long(answer: Answer[Any], message: Message) -> bool:
-    """Return True if an answer is longer than may be kept and shown."""
-    said = (message.text, message.refusal, message.thought)
+def _check(answer: Answer[Any], message: Message, secret: str) -> None:
+    """See that an answer is no longer than may be kept and shown, and does not hold the key.
+
+    A short key may be a word.
+    """
+    said = [text for text in (message.text, message.refusal, message.thought) if text]
     # UTF-8 has at most four bytes of a character.
-    if sum(4 * len(text) for text in said if text) > MAX_TEXT_BYTES and (
-        sum(len(text.encode("utf-8", "replace")) for text in said if text) > MAX_TEXT_BYTES
-    ):
-        return True
-    return len(answer.token_ids or ()) > MAX_TOKENS
-
-
-def _repeats(message: Message, secret: str) -> bool:
-    """Return True if a text holds the key, unless it is short."""
-    if not secret:
-        return False
-    longest = [one for one in secret.split("\n") if len(one) >= failures.LONG_SECRET]
-    said = (message.text, message.refusal, message.thought)
-    return any(text is not None and one in text for text in said for one in longest)
+    is_long = 4 * sum(map(len, said)) > MAX_TEXT_BYTES and (
+        sum(len(text.encode("utf-8", "replace")) for text in said) > MAX_TEXT_BYTES
+    )
+    if is_long or len(answer.token_ids or ()) > MAX_TOKENS:
+        raise Failed(TOO_LONG)
+    keys = [one for one in secret.split("\n") if len(one) >= failures.LONG_SECRET]
+    if any(key in text for text in said for key in keys):
+        repeats = "the answer repeats the API key of the request; it is not stored"
+        raise Failed(Failure("server_error", repeats, permanent=True))
 
 
 def _set_aside(message: Message, end: str, marker: str) -> str:
@@ -155,21 +141,9 @@ def _set_aside(message: Message, end: str, marker: str) -> str:
     return found
 
 
-class _Observed(msgspec.Struct, gc=False):
-    token_ids: IntArray | None = None
-    logprobs: FloatArray | None = None
-    top: TopLogprobs | None = None
-    offsets: IntArray | None = None
-    n_thinking: int | None = None
-    named: IntArray | None = None
-    names: tuple[bytes, ...] = ()
-
-
-_NOTHING: Final = _Observed()
-
-
-def _observe(answer: Answer[Any], reading: Reading, text: str, thought: str) -> _Observed:
-    tokens = tokens_of(answer, text, thought, reading.top)
+def _observed(made: Generation, answer: Answer[Any], reading: Reading, thought: str) -> Generation:
+    """Return a drawn text with its tokens and what they weigh."""
+    tokens = tokens_of(answer, made.text, thought, reading.top)
     entries, span, own = tokens.entries, tokens.span, tokens.own
     if not reading.ids and entries and entries[0].id is not None:
         for entry in entries:
@@ -190,16 +164,21 @@ def _observe(answer: Answer[Any], reading: Reading, text: str, thought: str) -> 
     offsets = named = None
     # Where there are no ids, places say which token is which part of the text.
     if reading.offsets or ids is None:
-        offsets = _offsets(own, text)
+        offsets = _offsets(own, made.text)
     if ids is None and offsets is None:
-        named, names = _joined(own, names)
-    return _Observed(ids, values, top, offsets, span.start or None, named, names)
-
-
-def _joined(tokens: list[bytes], names: tuple[bytes, ...]) -> tuple[IntArray, tuple[bytes, ...]]:
-    """Name drawn tokens by their texts, added to those of alternatives."""
-    every = spelling.named([*names, *tokens])
-    return every.ids[len(names) :].copy(), every.names
+        # Drawn tokens are named by their texts, added to those of alternatives.
+        ids_of_all, every = spelling.named([*names, *own])
+        named, names = ids_of_all[len(names) :].copy(), every
+    return msgspec.structs.replace(
+        made,
+        token_ids=ids,
+        logprobs=values,
+        top=top,
+        offsets=offsets,
+        n_thinking_tokens=span.start or made.n_thinking_tokens,
+        named=named,
+        names=names,
+    )
 
 
 def _offsets(tokens: list[bytes], text: str) -> IntArray | None:

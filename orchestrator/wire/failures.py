@@ -81,8 +81,11 @@ _RESETS: Final = tuple(
     for name in WAITING_HEADERS
     if "reset" in name
 )
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|h|m|s)")
-_SECONDS: Final[Mapping[str, float]] = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?\s*(?:ms|h|m|s))+")
+"""As Go writes it, such as 6m0s or 20ms."""
+_SECONDS: Final[Mapping[str, float]] = {
+    "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "milli": 1e-3
+}  # fmt: skip
 # What counts from 1970 is above the first, in milliseconds above the second.
 _EPOCH: Final = 1e9
 _EPOCH_MS: Final = 1e12
@@ -142,8 +145,8 @@ def _until(value: str, now: dt.datetime | None) -> float | None:
         return None if now is None else since - now.timestamp()
     if number is not None:
         return number
-    if (duration := _duration(value)) is not None:
-        return duration
+    if _DURATION.fullmatch(value.strip()):
+        return _seconds(value)
     then = _moment(value)
     return None if then is None or now is None else (then - now).total_seconds()
 
@@ -161,12 +164,13 @@ def _moment(value: str) -> dt.datetime | None:
 def _in_words(words: str) -> float | None:
     """Seconds by a sentence such as "try again in 6m0s", or by a field of the body."""
     match = _IN_WORDS.search(words)
-    if match is None:
-        return None
-    parts = [(float(number), unit.lower()) for number, unit in _SPELLED.findall(match[1])]
-    return math.fsum(
-        number * _SECONDS["ms" if unit == "milli" else unit or "s"] for number, unit in parts
-    )
+    return None if match is None else _seconds(match[1])
+
+
+def _seconds(text: str) -> float:
+    """The sum of numbers with or without units."""
+    parts = [(float(number), unit.lower()) for number, unit in _SPELLED.findall(text)]
+    return math.fsum(number * _SECONDS[unit or "s"] for number, unit in parts)
 
 
 def _number(text: str) -> float | None:
@@ -174,14 +178,6 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _duration(text: str) -> float | None:
-    """Seconds of a duration as Go writes it, such as 6m0s or 20ms."""
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
-        return None
-    return math.fsum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
 MESSAGE_LENGTH: Final = 500

@@ -45,23 +45,15 @@ _FIRST: Final = -2
 _ESCAPED: Final = re.compile(r"(?:bytes:)?((?:\\x[0-9a-fA-F]{2})+)")
 
 
-class Named(NamedTuple):
-    """Tokens by their texts.
+def named(texts: Iterable[bytes]) -> tuple[IntArray, tuple[bytes, ...]]:
+    """Number texts in the order they come.
 
-    Attributes:
-        ids: One for each token: -2 - n for the n-th of `names`.
-        names: The distinct texts, in bytes.
+    Returns:
+        An id for each: -2 - n for the n-th of the distinct ones; and these.
     """
-
-    ids: IntArray
-    names: tuple[bytes, ...]
-
-
-def named(texts: Iterable[bytes]) -> Named:
-    """Number texts in the order they come."""
     places: dict[bytes, int] = {}
     ids = [_FIRST - places.setdefault(text, len(places)) for text in texts]
-    return Named(np.array(ids, dtype=np.int32), tuple(places))
+    return np.array(ids, dtype=np.int32), tuple(places)
 
 
 def bytes_of(token: str) -> bytes:
