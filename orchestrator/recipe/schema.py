@@ -38,6 +38,11 @@ SUBSET_PATTERN = (
 )
 Amount = Annotated[float, Field(gt=0)]
 
+_RESOLVED: Final = {
+    "description", "seed", "limit", "subset", "statistics", "limits", "budget", "window",
+    "resources", "probe", "gates",
+}  # fmt: skip
+
 DEFAULT_IN_FLIGHT = 64
 """Requests that a server has at a time where nobody says how many."""
 
@@ -352,21 +357,15 @@ class ModelSpec:
         said = None if self.finds_backend else self.backend_config
         backend = said and PluginRef(self.backend, said).resolved()
         entry = self.entry
+        own = {"thinking", "batch"}
+        rest = entry.model_dump(mode="json", exclude_defaults=True, exclude=own)
         data = {
             "server": self.server and self.server.resolved(),
             "weights": self.weights,
-            "replicas": entry.replicas if entry.replicas > 1 else None,
-            "min_servers": entry.min_servers if entry.min_servers > 1 else None,
             "base_url": list(self.base_urls) or self.base_url,
             "backend": backend,
             "model": self.model if self.server is None else None,
-            "api_key_env": entry.api_key_env,
-            "headers": entry.headers or None,
-            "query": entry.query or None,
-            "extra_body": entry.extra_body or None,
-            "ca_file": entry.ca_file,
-            "system": entry.system,
-            "template": "none" if self.plain else None,
+            **rest,
             "thinking": entry.thinking and entry.thinking.model_dump(),
             "limits": self.limits.model_dump(mode="json"),
             "price": self.price and self.price.model_dump(mode="json"),
@@ -436,25 +435,16 @@ class Recipe:
     def resolved(self) -> dict[str, Any]:
         """Plain data of a recipe file that loads to this recipe; holds no secrets."""
         # Nor `reuse`: what was copied is in the store, and those runs may be gone. Nor `on_end`,
-        # `log_to` and `cluster`, which change no number.
-        # Only where it is given, so that the recipes of older runs read as they did.
-        said = self.settings
-        subset = {} if said.subset is None else {"subset": said.subset}
+        # `log_to` and `cluster`, which change no number. Some only where they are given, so that
+        # the recipes of older runs read as they did.
+        said = self.settings.model_dump(mode="json", include=_RESOLVED)
         return {
             "name": self.name,
-            "description": said.description,
-            "seed": said.seed,
-            "limit": said.limit,
-            **subset,
             "models": {name: spec.resolved() for name, spec in self.models.items()},
             "dataset": self.dataset.resolved(),
             "methods": [method.resolved() for method in self.methods],
             "analyses": [analysis.resolved() for analysis in self.analyses],
-            "statistics": said.statistics.model_dump(mode="json"),
-            "limits": said.limits.model_dump(mode="json"),
-            "budget": said.budget.model_dump(mode="json"),
-            "window": said.window.model_dump(mode="json"),
-            "resources": said.resources.model_dump(mode="json"),
-            "probe": said.probe,
-            **({"gates": said.gates} if said.gates else {}),
+            **{
+                key: value for key, value in said.items() if value or key not in {"subset", "gates"}
+            },
         }

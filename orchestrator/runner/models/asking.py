@@ -254,11 +254,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """The server's name for the model."""
         return self.endpoint.model
 
-    @property
-    def only_rates(self) -> bool:
-        """True if it is only asked to rate answers, as reward models are, which draw none."""
-        return self.wants == {"reward"}
-
 
 class Asking(Client):
     """Asks one server, no more than so many questions at a time.

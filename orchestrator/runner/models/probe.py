@@ -159,7 +159,8 @@ class Probe:
             UsageError: If its replies can't be read, which is a fault of this program.
         """
         found = await self._readable(self._whole(quick=quick))
-        rated = self._t.only_rates
+        # Reward models, which draw none, are only asked to rate answers.
+        rated = self._t.wants == {"reward"}
         seen, measured = ((), None) if rated else await self._readable(self._all_seen(noise=noise))
         if measured is not None:
             found.append(checks.noise(measured))
@@ -174,7 +175,7 @@ class Probe:
     async def _whole(self, *, quick: bool) -> list[Finding]:
         # What was asked first is not asked again.
         first = {finding.name: finding for finding in self._first}
-        if self._t.only_rates:
+        if self._t.wants == {"reward"}:
             return self._first
         if quick:
             chats = [] if self._t.endpoint.plain else [self.chat()]

@@ -16,6 +16,7 @@ from orchestrator.disk import files
 from orchestrator.disk.paths import repair
 from orchestrator.errors import RunDirectoryError, StoreError
 from orchestrator.recipe.schema import RecipeFile
+from orchestrator.recipe.source import dump_yaml
 from orchestrator.store import RunDirectory, Store
 
 _log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ _OF_OTHER_VERSIONS: Final = {
 
 def revision_text(record: dict[str, Any]) -> str:
     """Return the text of a revision, with its checksum in the first line."""
-    text = yaml.dump({"orchestrator": __version__, **record}, Dumper=_Dumper, sort_keys=False)
+    text = dump_yaml({"orchestrator": __version__, **record})
     return f"{_SUM}{crc32(text.encode()):08x}\n{text}"
 
 
@@ -153,13 +154,6 @@ def _check_size(text: str) -> None:
             n_values += 1
         if n_values > _MOST_VALUES or len(opened) > _MOST_DEPTH:
             raise ValueError("it has more values, or more levels, than a recipe")
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes each value where it stands: no reader need follow aliases."""
-
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (PyYAML's own shape)
-        return True
 
 
 def revision_of(run_dir: RunDirectory, name: str) -> dict[str, Any] | None:

@@ -132,7 +132,7 @@ class Replicas(Failover):
     def _miss(self, copy: Copy, failure: Failure) -> None:
         self._say(copy, f"is unreachable; using the others: {failure.message}")
         if not failure.permanent:
-            self._seek(copy)
+            self._errand(partial(self._bring_back, copy))
 
     @contextmanager
     def _cancelled_at_close(self) -> Iterator[None]:
@@ -211,7 +211,7 @@ class Replicas(Failover):
         _log.warning("%s: server %d is unreachable: %s", self._model, number + 1, failure.message)
         if self.copies.n_there:
             self._count()
-            self._seek(copy)
+            self._errand(partial(self._bring_back, copy))
         self.change()
         await backend.close()
 
@@ -219,9 +219,6 @@ class Replicas(Failover):
         """See `Failover.watch`."""
         with self._cancelled_at_close():
             await super().watch()
-
-    def _seek(self, copy: Copy) -> None:
-        self._errand(partial(self._bring_back, copy))
 
     async def _bring_back(self, copy: Copy) -> None:
         with self._cancelled_at_close():

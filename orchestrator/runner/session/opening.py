@@ -2,14 +2,10 @@
 
 To count a plan, each of its units is driven against the store (`counts.count_plan`), which takes
 minutes for a million. A run must not wait for that: of many items, some are drawn.
-
-After a change that leaves the requests but not the rows, such as a method's name, every unit is
-evaluated anew from the store. The few whose outcomes are not there yet are begun first, so that no
-server waits for that. The order decides nothing else.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,8 +26,6 @@ from orchestrator.store import RunDirectory, Store
 
 # Units driven, at most, of the items that are done and of the others: 0.1 s each.
 _DRIVEN: Final = 1_000
-# So many units are evaluated from the store in a moment.
-_FEW_UNITS: Final = 2_000
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -43,14 +37,12 @@ class Opened(msgspec.Struct, frozen=True):
         changes: What differs from the call before, in words.
         blocks: Which units are needed, where the recipe has a stopping rule. Those that are not
             are marked in `done`.
-        first: Items whose units are begun first.
     """
 
     plan_id: int
     done: bytearray
     changes: list[str]
     blocks: Blocks | None = None
-    first: tuple[int, ...] = ()
 
     @property
     def n_left(self) -> int:
@@ -99,7 +91,7 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     if before is None or before.get("identities") != record["identities"] or is_other:
         run_dir.write_revision(text)
     plan_hash = plan.hash()
-    is_current, plan_before = store.is_current_plan(plan_hash), store.current_plan
+    is_current = store.is_current_plan(plan_hash)
     rule = msgspec.json.encode(prepared.rule).decode()
     # Readers take the recipe from there, with the plan; `runs repair` restores the file.
     values = {**plan_values(plan), RULE: rule, REVISION: text}
@@ -110,36 +102,7 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
     done = store.done_bitmap(plan_id, len(plan))
     blocks = None if prepared.rule is None else open_blocks(prepared.rule, store, plan_id, done)
     remember_not_needed(blocks, plan_id, store)
-    first = () if is_current else unfinished_before(store, plan_before, done, plan.n_per_item)
-    return Opened(plan_id, done, changes, blocks, first)
-
-
-def unfinished_before(
-    store: Store, before: int | None, done: bytearray, n_per_item: int
-) -> tuple[int, ...]:
-    """Items with units that the plan before had not ended, as far as they stand where they stood.
-
-    `before` is the number of the plan that was the current one; `done` has one byte a position of
-    the plan now. Returns indexes in order; none where so little is left to do that the order makes
-    no difference.
-    """
-    if before is None or done.count(0) <= _FEW_UNITS:
-        return ()
-    ended = store.done_bitmap(before, len(done))
-    units = np.frombuffer(ended, np.bool_).reshape(-1, n_per_item)
-    return tuple(np.flatnonzero(~units.all(axis=1)).tolist())
-
-
-def positions_left(done: bytearray, first: Sequence[int], n_per_item: int) -> Iterator[int]:
-    """Positions that are not done: those of some items first, then the others in their order."""
-    own = [(item * n_per_item, (item + 1) * n_per_item) for item in first]
-    # What is before the first of these items, between them and behind the last.
-    begins, ends = [0, *(end for _, end in own)], [*(begin for begin, _ in own), len(done)]
-    for begin, end in (*own, *zip(begins, ends, strict=True)):
-        position = done.find(0, begin, end)
-        while position >= 0:
-            yield position
-            position = done.find(0, position + 1, end)
+    return Opened(plan_id, done, changes, blocks)
 
 
 def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:

@@ -8,7 +8,7 @@ become durable before the outcomes it rests on.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -30,7 +30,7 @@ from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.health import Loads
 from orchestrator.runner.servers.placement import Waves
 from orchestrator.runner.session.adaptive import Adaptive
-from orchestrator.runner.session.opening import Opened, positions_left
+from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.progress import Ints, LiveRankings, Stages, models_progress
 from orchestrator.runner.session.token_texts import TokenTexts
 from orchestrator.scheduler.core import Core
@@ -91,6 +91,7 @@ class Session(Listener):
     Without `waves`, all servers run at the same time.
 
     Attributes:
+        models: Of the run.
         n_sent: Requests of this call.
     """
 
@@ -125,11 +126,12 @@ class Session(Listener):
         )
         self._n_stored = opened.done.count(1) - opened.n_not_needed
         self._stages = Stages(plan, opened.done, self._not_needed)
+        left: Iterator[int | None]
         if opened.blocks is not None:
             ended, left = opened.blocks.ended, opened.blocks.positions()
         else:
             ended = bytearray(opened.done)
-            left = positions_left(opened.done, opened.first, plan.n_per_item)
+            left = (position for position, is_done in enumerate(opened.done) if not is_done)
         window = prepared.recipe.settings.window
         self._window = Window(
             plan,
@@ -154,7 +156,7 @@ class Session(Listener):
         self._failures: dict[str, int] = {}
         self._tokens = {name: [0, 0] for name in plan.identities}
         self.loads = Loads(core.models, self.scheduler.backend)
-        self.adaptive = adaptive
+        self.adaptive, self.models = adaptive, tuple(core.models)
         adaptive.steer(core, self.scheduler, self.loads, self._tokens)
         self._faults: list[str] = []
         self._often = RepeatedEvents()
@@ -207,11 +209,6 @@ class Session(Listener):
         if not self.stopping:
             self.stopping = why
         self.scheduler.stop()
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The models of the run."""
-        return tuple(self._core.models)
 
     # -- told by the scheduler -------------------------------------------------------------------
 

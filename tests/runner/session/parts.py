@@ -1,7 +1,7 @@
 """Parts of sessions without servers, recipes and disks."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -42,7 +42,6 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: float = math.inf
     limits: Adaptive | None = None
     waves: Any = None
-    first: Sequence[int] = ()
     per_minute: Mapping[str, float] = {}
     done: bytearray = msgspec.field(default_factory=bytearray)
 
@@ -71,7 +70,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
             self.plan,
             allow_code=False,
         )
-        opened = Opened(1, self.done, [], None, tuple(self.first))
+        opened = Opened(1, self.done, [])
         limits = self.limits or Adaptive(self.store)
         parts = (self.store, self.core, self.budget, self.fleet, limits, self.waves)
         return Session(prepared, opened, *parts, run_dir=cast("Any", "here"))

@@ -113,34 +113,6 @@ async def test_every_unit_ends_and_the_limit_is_kept_and_used():
     assert servers["a"].most_at_once == 8
 
 
-class Watching(Server):
-    """Knows how many units had ended when it was asked."""
-
-    def __init__(self, store):
-        super().__init__()
-        self.store = store
-        self.n_ended = -1
-
-    async def generate(self, ask, seed):
-        self.n_ended = len(self.store.units)
-        return await super().generate(ask, seed)
-
-
-@pytest.mark.parametrize(("first", "is_early"), [((399,), True), ((), False)])
-async def test_items_that_are_begun_first_wait_for_no_unit_that_the_store_answers(first, is_early):
-    _, parts, session = make({"a": Server()}, n_items=400)
-    await session.run()
-    store = MemoryStore()
-    store.outcomes = dict(parts.store.outcomes)
-    server = Watching(store)
-    (lacking,) = [key for key, made in store.outcomes.items() if made.text.endswith(" 399")]
-    del store.outcomes[lacking]
-    _, parts, _ = make({"a": server}, n_items=400, store=store)
-    await msgspec.structs.replace(parts, first=first).session().run()
-    assert (len(store.units), len(store.outcomes), server.n_asked) == (400, 400, 1)
-    assert (server.n_ended < 40) is is_early
-
-
 async def test_fast_models_keep_their_pace_beside_a_slow_and_a_dead_one():
     fast = ("f1", "f2", "f3")
 
