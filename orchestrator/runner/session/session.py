@@ -8,7 +8,7 @@ become durable before the outcomes it rests on.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -126,19 +126,14 @@ class Session(Listener):
         )
         self._n_stored = opened.done.count(1) - opened.n_not_needed
         self._stages = Stages(plan, opened.done, self._not_needed)
-        left: Iterator[int | None]
-        if opened.blocks is not None:
-            ended, left = opened.blocks.ended, opened.blocks.positions()
-        else:
-            ended = bytearray(opened.done)
-            left = (position for position, is_done in enumerate(opened.done) if not is_done)
+        blocks, left = opened.blocks, (at for at, done in enumerate(opened.done) if not done)
         window = prepared.recipe.settings.window
         self._window = Window(
             plan,
-            left,
+            left if blocks is None else blocks.positions(),
             window.units or DEFAULT_UNITS,
             window.megabytes * _MEGABYTE,
-            ended,
+            bytearray(opened.done) if blocks is None else blocks.ended,
             core.limit if window.units is None else None,
         )
         self._loop = asyncio.get_running_loop()
