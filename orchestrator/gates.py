@@ -14,7 +14,7 @@ signs of comparison. A bare name is the rating of that model.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, NoReturn
 
 import msgspec
@@ -121,9 +121,9 @@ class Token:
         column: Where it begins, from 1 on.
     """
 
-    kind: Literal["name", "number", "sign", "compare", "mark", "end"]
+    kind: Literal["name", "number", "sign", "compare", "mark", "end"] = field(compare=False)
     text: str
-    column: int
+    column: int = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Term:
     names: tuple[Token, ...]
     options: Mapping[str, Token]
     run: Which
-    column: int
+    column: int = field(compare=False)
 
     def option(self, name: str) -> str:
         """Return the value of an option; empty if it is not given."""
@@ -238,7 +238,7 @@ class _Reader:
                 message = f"{left.measure} and {right.measure} can't be compared with each other"
             elif left.measure in ("kappa", "risk", "missing", "failed"):
                 message = f"{left.measure} can only be compared with a number"
-            elif (_names(left), left.run) == (_names(right), right.run):
+            elif left == right:
                 message = "both sides are the same; name another model, judge or run"
             if message:
                 raise UnreadableError(message, self._text, right.column)
@@ -363,11 +363,6 @@ class _Reader:
 
 def _list(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
-
-
-def _names(term: Term) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    options = tuple(sorted((key, one.text) for key, one in term.options.items()))
-    return tuple(one.text for one in term.names), options
 
 
 def _tokens(text: str) -> list[Token]:

@@ -68,7 +68,7 @@ def check(
         ):
             pass
     try:
-        prepared = prepared_recipe(loaded, recipe, allow_code=allow_code)
+        prepared = prepared_from(recipe, allow_code=allow_code, loaded=loaded)
     except LaunchError as error:
         # Weights that are on another machine are no fault of the recipe.
         return (f"not on this machine: {error}",)
@@ -99,19 +99,6 @@ def loaded_recipe(
     return load_recipe(find(recipe), overrides=overrides, limit=limit, allow_code=allow_code)
 
 
-def prepared_recipe(
-    loaded: schema.Recipe, recipe: "str | PathLike[str] | Recipe", *, allow_code: bool
-) -> Prepared:
-    """Return a recipe that was read with its dataset opened and its units counted.
-
-    Raises:
-        OrchestratorError: If it can't be run.
-    """
-    blaming = contextlib.nullcontext() if isinstance(recipe, str | PathLike) else recipe.blaming()
-    with blaming:
-        return prepare(loaded, allow_code=_allowed(recipe, allow_code=allow_code))
-
-
 def _allowed(recipe: "str | PathLike[str] | Recipe", *, allow_code: bool) -> bool:
     return allow_code or (not isinstance(recipe, str | PathLike) and recipe.allow_code)
 
@@ -122,14 +109,20 @@ def prepared_from(
     limit: int | None = None,
     *,
     allow_code: bool,
+    loaded: schema.Recipe | None = None,
 ) -> Prepared:
-    """Return a recipe as `loaded_recipe` finds it, prepared.
+    """Return a recipe with its dataset opened and its units counted.
+
+    It is read as by `loaded_recipe`, unless it was `loaded` before.
 
     Raises:
         OrchestratorError: If there is no such recipe, or it can't be run.
     """
-    loaded = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
-    return prepared_recipe(loaded, recipe, allow_code=allow_code)
+    if loaded is None:
+        loaded = loaded_recipe(recipe, overrides, limit, allow_code=allow_code)
+    blaming = contextlib.nullcontext() if isinstance(recipe, str | PathLike) else recipe.blaming()
+    with blaming:
+        return prepare(loaded, allow_code=_allowed(recipe, allow_code=allow_code))
 
 
 def directory_of(run_dir: str | PathLike[str] | None, name: str) -> Path:

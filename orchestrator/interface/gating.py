@@ -337,8 +337,12 @@ def _rated(
 def _verdict(one: Requirement, found: _Found) -> tuple[Verdict, str]:
     interval = found.estimate.interval
     if interval is None:
-        why = found.estimate.undefined or "no interval"
-        return "not known yet", why + _advice(one, found.estimate.value)
+        why, value = found.estimate.undefined or "no interval", found.estimate.value
+        # Also where there is no value, as of one model in both runs
+        if one.right is not None and not abs(value - one.threshold) > _EQUAL:
+            margin = "- 20" if one.measure.form == "rating" else "- 0.02"
+            why += f"; of equal values only a margin can be shown, such as >= … {margin}"
+        return "not known yet", why
     if one.is_met_by(interval.low) and one.is_met_by(interval.high):
         return "holds", ""
     if not one.is_met_by(interval.low) and not one.is_met_by(interval.high):
@@ -346,13 +350,6 @@ def _verdict(one: Requirement, found: _Found) -> tuple[Verdict, str]:
     return "not known yet", f"the interval contains {one.threshold:g}" + _needed(
         one, found, interval
     )
-
-
-def _advice(one: Requirement, value: float) -> str:
-    if one.right is None or abs(value - one.threshold) > _EQUAL:
-        return ""
-    margin = "- 20" if one.measure.form == "rating" else "- 0.02"
-    return f"; of equal values only a margin can be shown, such as >= … {margin}"
 
 
 def _needed(one: Requirement, found: _Found, interval: Interval) -> str:
@@ -425,7 +422,12 @@ def gate(
         against=runs[1].metadata if against is not None else None,
         confidence_level=level,
         level=each,
-        notes=tuple(_notes(runs)),
+        notes=tuple(
+            f"{one.path}: {n:,} units failed ({100 * n / max(1, one.completeness.total):.1f} %); "
+            "what they would have shown is missing"
+            for one in runs
+            if (n := one.completeness.failed)
+        ),
         seconds=time.monotonic() - begun,
     )
 
@@ -467,15 +469,3 @@ def _read(text: str, sides: Sequence[Side]) -> Requirement:
     if len(sides) < 2 and any(term.run == "old" for term in found.terms):
         raise UsageError(f"{text}: it names the old run; give one with --against RUN")
     return found
-
-
-def _notes(runs: Sequence[Result]) -> list[str]:
-    notes = []
-    for one in runs:
-        if one.completeness.failed:
-            share = one.completeness.failed / max(1, one.completeness.total)
-            notes.append(
-                f"{one.path}: {one.completeness.failed:,} units failed ({100 * share:.1f} %); what "
-                "they would have shown is missing"
-            )
-    return notes

@@ -70,20 +70,34 @@ class Merged(msgspec.Struct, frozen=True):
 
     def lines(self) -> list[str]:
         """Describe the merge, a line each."""
-        return [*(line for run in self.runs for line in _lines_of(run)), *self._end()]
-
-    def _end(self) -> list[str]:
-        n = f"{self.n_outcomes:,} outcomes"
+        lines = []
+        for run in self.runs:
+            n_new = run.n_outcomes - run.n_same - run.n_conflicts
+            said = f"{run.run}: {n_new:,} outcomes copied"
+            said += f", {run.n_same:,} held already" if run.n_same else ""
+            n = run.n_conflicts
+            lines.append(said + (f", {n:,} with another reply than the one kept" if n else ""))
+            if run.n_units_left:
+                lines.append(
+                    f"{run.run}: {numbers.counted(run.n_units_left, 'unit')} left out: some rest "
+                    "on replies that were not kept, or on another server; the next run evaluates "
+                    "them again"
+                )
+            if run.n_unit_conflicts:
+                n_units = numbers.counted(run.n_unit_conflicts, "unit")
+                lines.append(f"{run.run}: {n_units} with other rows than those kept")
+        said = f"merged: {self.n_outcomes:,} outcomes"
         again = f"orchestrator run RECIPE --run-dir {self.path}"
         if self.n_total is None:
-            return [
-                f"merged: {n}; the plans of the runs differ, as with other items or limits. With "
-                f"the recipe of all items, {again} joins them and requests only what is missing"
-            ]
-        said = f"merged: {n}, {self.n_units:,} of {self.n_total:,} units"
-        if self.n_units == self.n_total:
-            return [said]
-        return [f"{said}; {again} evaluates the others and requests only what is missing"]
+            said += (
+                "; the plans of the runs differ, as with other items or limits. With the recipe "
+                f"of all items, {again} joins them and requests only what is missing"
+            )
+            return [*lines, said]
+        said += f", {self.n_units:,} of {self.n_total:,} units"
+        if self.n_units < self.n_total:
+            said += f"; {again} evaluates the others and requests only what is missing"
+        return [*lines, said]
 
 
 def merge(
@@ -324,20 +338,3 @@ def _ended(directory: RunDirectory, found: Sequence[FromRun]) -> Merged:
             )  # fmt: skip
             directory.write_status(msgspec.to_builtins(said), last_outcome=store.last_outcome)
     return Merged(directory.path, tuple(found), n_outcomes, done.ended, done.total or None)
-
-
-def _lines_of(run: FromRun) -> list[str]:
-    n_new = run.n_outcomes - run.n_same - run.n_conflicts
-    said = f"{run.run}: {n_new:,} outcomes copied"
-    said += f", {run.n_same:,} held already" if run.n_same else ""
-    said += f", {run.n_conflicts:,} with another reply than the one kept" if run.n_conflicts else ""
-    lines = [said]
-    if run.n_units_left:
-        lines.append(
-            f"{run.run}: {numbers.counted(run.n_units_left, 'unit')} left out: some rest on "
-            "replies that were not kept, or on another server; the next run evaluates them again"
-        )
-    if run.n_unit_conflicts:
-        n_units = numbers.counted(run.n_unit_conflicts, "unit")
-        lines.append(f"{run.run}: {n_units} with other rows than those kept")
-    return lines

@@ -220,33 +220,21 @@ def verdicts(sides: Sequence[Side], common: Common, method: str) -> pl.DataFrame
 
     As `verdict_rows`; the judge is followed by the run where there are several.
     """
-    names = competitors(sides, method)
-    several = len(sides) > 1
-    parts = [
-        part
-        for side in sides
-        for part in _of_run(side, common, method, names[side.label], several=several)
-    ]
+    names, kept = competitors(sides, method), common.items.implode()
+    parts = []
+    for side in sides:
+        own, known = side.own("method", method), names[side.label]
+        ending = f" · {side.label}" if len(sides) > 1 else ""
+        for source in side.context.sources:
+            if source.name == own:
+                rows = verdict_rows(side.context, source).filter(pl.col("item").is_in(kept))
+                named = rows.drop(OVER).with_columns(
+                    pl.col("judge") + ending, pl.col("model_a", "model_b").replace(known)
+                )
+                # Renamed models may be in another order.
+                found = common.clusters.of(ordered(named))
+                parts.append(found.select("judge", *OVER, *PAIR, "verdict"))
     return pl.concat(parts)
-
-
-def _of_run(
-    side: Side, common: Common, method: str, renamed: Mapping[str, str], *, several: bool
-) -> Iterator[pl.DataFrame]:
-    own = side.own("method", method)
-    known = dict(renamed)
-    ending = f" · {side.label}" if several else ""
-    for source in side.context.sources:
-        if source.name == own:
-            rows = verdict_rows(side.context, source).filter(
-                pl.col("item").is_in(common.items.implode())
-            )
-            named = rows.drop(OVER).with_columns(
-                pl.col("judge") + ending, pl.col("model_a", "model_b").replace(known)
-            )
-            # Renamed models may be in another order.
-            found = common.clusters.of(ordered(named))
-            yield found.select("judge", *OVER, *PAIR, "verdict")
 
 
 def agreement_tables(sides: Sequence[Side], common: Common, confidence_level: float) -> list[Table]:

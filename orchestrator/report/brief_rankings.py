@@ -145,7 +145,13 @@ def _answer(analysis: RankingAnalysis) -> tuple[State, Phrase]:
             why = f"all {numbers.counted(analysis.n_units, 'judgment')} failed"
         return "empty", phrase(f"No ranking: {why}.")
     if analysis.warning:
-        return "withheld", _withheld(analysis)
+        bad = [trust for trust in analysis.trust if trust.verdict == "not trusted"]
+        who: list[Part] = [f"{len(bad)} judges" if bad else _ONE]
+        said = "cannot be trusted"
+        if len(bad) == 1:
+            who = [Name(bad[0].judge)] if bad[0].judge else [_ONE]
+            said = " and ".join(SHORT[ground] for ground in bad[0].grounds) or said
+        return "withheld", phrase("No ranking: ", who, f" {said}.")
     if analysis.caution:
         return "open", no_order_yet(analysis.trust)
     ranked = [model.model for model in analysis.ratings if model.rank is not None]
@@ -161,16 +167,6 @@ def _answer(analysis: RankingAnalysis) -> tuple[State, Phrase]:
     if len(leading) == 1 and above_all:
         return "answered", _best(analysis, ranked)
     return "tied", _tied(analysis, leading, behind, above_all=above_all)
-
-
-def _withheld(analysis: RankingAnalysis) -> Phrase:
-    bad = [trust for trust in analysis.trust if trust.verdict == "not trusted"]
-    if len(bad) != 1:
-        count = f"{len(bad)} judges" if bad else _ONE
-        return phrase(f"No ranking: {count} cannot be trusted.")
-    said = " and ".join(SHORT[ground] for ground in bad[0].grounds) or "cannot be trusted"
-    who: Part = Name(bad[0].judge) if bad[0].judge else _ONE
-    return phrase("No ranking: ", who, f" {said}.")
 
 
 def _best(analysis: RankingAnalysis, ranked: Sequence[str]) -> Phrase:
@@ -258,7 +254,15 @@ def _checks(
     if analysis.approximate:
         text = f"{few_words(analysis)}."
         yield Check("sample", phrase(text), is_doubtful=True)
-    yield from _by_mode(analysis)
+    tau = analysis.agreement.kendall_tau
+    if tau is not None and not analysis.warning:
+        text = "reading only the likeliest label gives the same order of the models."
+        if tau < 1.0:
+            text = (
+                "reading only the likeliest label gives another order of the models "
+                f"(Kendall's tau {tau:.2f})."
+            )
+        yield Check("reading", phrase(text), tau < 1.0)
     yield from _by_reference(analysis, exact_match)
 
 
@@ -316,18 +320,6 @@ def _agreement(among: Sequence[RankingAnalysis]) -> Iterator[Check]:
         ),
         firsts.count(most) < len(firsts),
     )
-
-
-def _by_mode(analysis: RankingAnalysis) -> Iterator[Check]:
-    tau = analysis.agreement.kendall_tau
-    if tau is not None and not analysis.warning:
-        text = "reading only the likeliest label gives the same order of the models."
-        if tau < 1.0:
-            text = (
-                "reading only the likeliest label gives another order of the models "
-                f"(Kendall's tau {tau:.2f})."
-            )
-        yield Check("reading", phrase(text), tau < 1.0)
 
 
 def _by_reference(

@@ -209,7 +209,10 @@ class _Shown:
             return
         yield Text("")
         yield self._page.heading("Other questions")
-        yield from map(self.other, questions[:most])
+        for one in questions[:most]:
+            mark = ": " if one.subject else ""
+            answer = self.phrase(one.answer, BAD if one.state == "withheld" else "")
+            yield self._page.bullet(Text.assemble(self.phrase(one.subject, FAINT), mark, answer))
         if len(questions) > most:
             left = numbers.counted(len(questions) - most, "more question")
             yield self._page.words(f"and {left}", FAINT)
@@ -237,13 +240,6 @@ class _Shown:
             yield Text("")
         yield self._page.heading("How far to trust it")
         yield from self.checks(checks, limits)
-
-    def other(self, question: Question) -> RenderableType:
-        """A further question in a line or two."""
-        said = self.phrase(question.subject, FAINT)
-        mark = ": " if question.subject else ""
-        style = BAD if question.state == "withheld" else ""
-        return self._page.bullet(Text.assemble(said, mark, self.phrase(question.answer, style)))
 
     def checks(self, checks: Sequence[Check], limits: _Limits) -> Iterator[RenderableType]:
         """The checks beside their subjects; where not all fit, doubtful ones first."""

@@ -175,7 +175,11 @@ def run_summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[
         parts: list[Text | str] = [page.words("failed units", BAD)]
         parts += [page.data(f"{cause} {numbers.count(n)}", None, BAD) for cause, n in order]
         yield from page.flow(parts)
-    shown = _noted(page, progress.models)
+    shown: Sequence[ModelProgress] = progress.models
+    if page.height is not None and len(shown) > page.height - _BESIDE:
+        # Where there is no room for all, those that had trouble.
+        troubled = [one for one in shown if one.failed or one.retried or one.state in TROUBLED]
+        shown = troubled[: max(1, page.height // 4)]
     if shown:
         yield Text("")
         yield _models(page, shown)
@@ -226,14 +230,6 @@ def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
         parts.append(f"{numbers.speed(ended / progress.elapsed_s)} requests/s")
     spent = numbers.spent(progress.money, at_least=progress.at_least)
     return [*parts, *(f"{said} in all calls" for said in spent)]
-
-
-def _noted(page: Page, models: Sequence[ModelProgress]) -> Sequence[ModelProgress]:
-    """The models to show: all where there is room, else those that had trouble."""
-    if page.height is None or len(models) <= page.height - _BESIDE:
-        return models
-    troubled = [one for one in models if one.failed or one.retried or one.state in TROUBLED]
-    return troubled[: max(1, page.height // 4)]
 
 
 def _models(page: Page, models: Sequence[ModelProgress]) -> RenderableType:

@@ -198,8 +198,13 @@ def _above(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[T
         sent.append(f"{numbers.count(progress.asks_joined)} joined")
     sent += numbers.spent(progress.money, at_least=progress.at_least)
     yield from page.flow(sent, style=FAINT)
-    if len(progress.stages) > 1:
-        yield from _first(page, page.flow(_stage_parts(page, progress), style=FAINT))
+    stages: list[Text | str] = []
+    for stage in progress.stages if len(progress.stages) > 1 else ():
+        ended = f" {numbers.count(stage.stored + stage.done)} of {numbers.count(stage.total)}"
+        failed = f", {numbers.count(stage.failed)} failed" if stage.failed else ""
+        name = page.name(stage.name, page.width // 2, FAINT)
+        stages.append(Text.assemble(name, page.cell(ended, FAINT), page.cell(failed, BAD)))
+    yield from _first(page, page.flow(stages, style=FAINT))
 
 
 def _below(page: Page, progress: Progress) -> Iterator[Text]:
@@ -257,16 +262,6 @@ def _bar(page: Page, progress: Progress) -> Text:
         no_wrap=True,
         overflow="crop",
     )
-
-
-def _stage_parts(page: Page, progress: Progress) -> list[Text | str]:
-    parts: list[Text | str] = []
-    for stage in progress.stages:
-        ended = f" {numbers.count(stage.stored + stage.done)} of {numbers.count(stage.total)}"
-        failed = f", {numbers.count(stage.failed)} failed" if stage.failed else ""
-        name = page.name(stage.name, page.width // 2, FAINT)
-        parts.append(Text.assemble(name, page.cell(ended, FAINT), page.cell(failed, BAD)))
-    return parts
 
 
 def _ranking_parts(page: Page, ranking: RankingProgress) -> list[Text | str]:

@@ -129,7 +129,18 @@ def pairs_apart(pairs: Sequence[Pair], confidence_level: float) -> Phrase:
         return Phrase()
     apart = [pair for pair in pairs if pair.resolvable]
     if not apart:
-        return phrase(_none_apart(pairs, 1.0 - confidence_level))
+        level, models = 1.0 - confidence_level, "no two models can"
+        # So many would be resolvable if each stood alone.
+        alone = sum(pair.p_value is not None and pair.p_value < level for pair in pairs)
+        if n_pairs == 1 or not alone:
+            models = "the two models cannot" if n_pairs == 1 else models
+            end = "The order of the rows is not a result."
+            return phrase(f"Not resolvable: {models} be told apart. {end}")
+        return phrase(
+            f"Not resolvable: {models} be told apart when all {numbers.counted(n_pairs, 'pair')} "
+            f"are tested together (Holm, {numbers.level(level)}); taken alone, "
+            f"{numbers.count(alone)} would be."
+        )
     if len(apart) == n_pairs:
         if n_pairs == 1:
             return phrase("The two models can be told apart.")
@@ -143,19 +154,6 @@ def pairs_apart(pairs: Sequence[Pair], confidence_level: float) -> Phrase:
         rest = [pair for pair in pairs if not pair.resolvable]
         return phrase(f"{start}; these cannot: ", _listed(rest, "and"), ".")
     return phrase(f"{start}: ", _listed(apart, "over"), ".")
-
-
-def _none_apart(pairs: Sequence[Pair], level: float) -> str:
-    """Say that no pair is resolvable, and how many pairs would be if each stood alone."""
-    models = "the two models cannot" if len(pairs) == 1 else "no two models can"
-    alone = sum(pair.p_value is not None and pair.p_value < level for pair in pairs)
-    if len(pairs) == 1 or not alone:
-        return f"Not resolvable: {models} be told apart. The order of the rows is not a result."
-    many = numbers.counted(len(pairs), "pair")
-    return (
-        f"Not resolvable: {models} be told apart when all {many} are tested together (Holm, "
-        f"{numbers.level(level)}); taken alone, {numbers.count(alone)} would be."
-    )
 
 
 def _listed(pairs: Sequence[Pair], word: str) -> list[Part]:

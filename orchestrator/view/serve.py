@@ -81,34 +81,27 @@ _ENTER: Final = (
 )
 
 
-class Door:
-    """Tokens that are good once, and the session they are exchanged for."""
+class Guard:
+    """Middleware that lets only requests of this machine's own page through.
 
-    def __init__(self, announce: Callable[[str], None]) -> None:
+    Attributes:
+        token: Good once, in the link that `announce` is called with.
+        session: What a token is exchanged for.
+    """
+
+    def __init__(
+        self, app: ASGIApp, announce: Callable[[str], None], *, writes: bool = False
+    ) -> None:
+        self._app = app
         self._announce = announce
+        self._writes = writes
         self.token = ""
         self.session = secrets.token_urlsafe(32)
 
     def begin(self) -> None:
-        """Make the first token."""
+        """Make a token."""
         self.token = secrets.token_urlsafe(24)
         self._announce(self.token)
-
-    def exchange(self, token: str) -> bool:
-        """Exchange the valid token for a session; return False for any other token."""
-        if not secrets.compare_digest(token.encode(), self.token.encode()):
-            return False
-        self.begin()
-        return True
-
-
-class Guard:
-    """Middleware that lets only requests of this machine's own page through."""
-
-    def __init__(self, app: ASGIApp, door: Door, *, writes: bool = False) -> None:
-        self._app = app
-        self._door = door
-        self._writes = writes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Called by the server for each request."""
@@ -160,14 +153,14 @@ class Guard:
         rest = urlencode([(name, value) for name, value in given if name != TOKEN])
         path = "/" + quote(scope["path"].lstrip("/"), safe="/-._~")
         path = (f"{path}?{rest}" if rest else path).replace("&", "&amp;").replace("'", "%27")
-        if TOKEN in query and scope["method"] == "GET" and self._door.exchange(query[TOKEN]):
+        is_token = secrets.compare_digest(query.get(TOKEN, "").encode(), self.token.encode())
+        if TOKEN in query and scope["method"] == "GET" and is_token:
+            self.begin()
             response = self._forward(path)
-            response.set_cookie(
-                cookie, self._door.session, httponly=True, samesite="strict", path="/"
-            )
+            response.set_cookie(cookie, self.session, httponly=True, samesite="strict", path="/")
             return response
         held = cookie_parser(headers.get("cookie", "")).get(cookie, "")
-        if secrets.compare_digest(held.encode(), self._door.session.encode()):
+        if secrets.compare_digest(held.encode(), self.session.encode()):
             # A link that was used before, opened again by who used it.
             return self._forward(path) if TOKEN in query else None
         if is_visit:
@@ -217,7 +210,6 @@ def serve(
         link = f"http://{HOST}:{taken}{page}{TOKEN}={token}"
         write_to(sys.stderr, f"open {link}\n")
 
-    door = Door(announce)
     # A second signal, which the server raises when it has ended, must not skip what is left.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     above = state_folder().parent / "view"
@@ -237,11 +229,12 @@ def serve(
         write_to(sys.stderr, f"{shown}; press Ctrl-C to stop\n")
         # Every run needs them; loaded while the browser opens, not when it asks.
         threading.Thread(target=bundled, daemon=True).start()
-        door.begin()
+        guard = Guard(make_app(library, desk), announce, writes=desk is not None)
+        guard.begin()
         if open_browser:
-            webbrowser.open(f"http://{HOST}:{taken}{page}{TOKEN}={door.token}")
+            webbrowser.open(f"http://{HOST}:{taken}{page}{TOKEN}={guard.token}")
         config = uvicorn.Config(
-            Guard(make_app(library, desk), door, writes=desk is not None),
+            guard,
             log_level="warning",
             access_log=False,
             lifespan="off",

@@ -6,7 +6,7 @@ from starlette.testclient import TestClient
 
 from orchestrator.view.app import make_app
 from orchestrator.view.library import Library
-from orchestrator.view.serve import Door, Guard
+from orchestrator.view.serve import Guard
 from tests.browser import axe, browser  # noqa: F401 (fixtures)
 from tests.view.pages import served
 
@@ -19,10 +19,9 @@ class Viewer:
 
     def __init__(self, paths: Sequence[Path], folder: Path) -> None:
         self.tokens: list[str] = []
-        self.door = Door(self.tokens.append)
-        self.door.begin()
-        guard = Guard(make_app(Library(paths, folder)), self.door)
-        self.client = TestClient(guard, base_url=HERE, raise_server_exceptions=True)
+        self.guard = Guard(make_app(Library(paths, folder)), self.tokens.append)
+        self.guard.begin()
+        self.client = TestClient(self.guard, base_url=HERE, raise_server_exceptions=True)
 
     def enter(self) -> "Viewer":
         """Exchange the token for the cookie."""

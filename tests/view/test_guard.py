@@ -95,7 +95,7 @@ def test_other_names_of_this_machine_are_refused(opened, host):
 
 
 def test_it_goes_by_localhost_too(opened):
-    cookie = f"orchestrator-view-8765={opened.door.session}"
+    cookie = f"orchestrator-view-8765={opened.guard.session}"
     assert opened.get("/api/runs", host="localhost:8765", cookie=cookie).status_code == 200
 
 

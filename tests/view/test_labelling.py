@@ -11,7 +11,7 @@ from orchestrator.errors import DatasetError, UsageError
 from orchestrator.view.app import make_app
 from orchestrator.view.labelling import Sheet
 from orchestrator.view.library import Library
-from orchestrator.view.serve import Door, Guard
+from orchestrator.view.serve import Guard
 from tests.view.conftest import HERE
 from tests.view.pages import values_of_sheet as values
 
@@ -43,11 +43,11 @@ def desk(tmp_path):
 
     def make(**options):
         path = write_sheet(tmp_path, **options)
-        door = Door(lambda _: None)
-        door.begin()
         app = make_app(Library([], tmp_path / "side"), Sheet(path))
-        client = TestClient(Guard(app, door, writes=True), base_url=HERE)
-        assert client.get(f"/?token={door.token}").status_code == 200
+        guard = Guard(app, lambda _: None, writes=True)
+        guard.begin()
+        client = TestClient(guard, base_url=HERE)
+        assert client.get(f"/?token={guard.token}").status_code == 200
         return client, path
 
     return make

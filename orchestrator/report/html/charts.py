@@ -41,6 +41,9 @@ _FEW: Final = alt.Axis(tickCount=_TICKS)
 _MOST_LABELS: Final = 25
 _FONT: Final = "Helvetica, Arial, sans-serif"
 
+# Altair copies a chart at each step, so its rows come in at the end.
+_BASE: Final = alt.Chart(alt.NamedData(name=_ROWS))
+
 _Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 _Row = Mapping[str, Any]
 
@@ -119,11 +122,6 @@ def _styled(chart: _Chart) -> _Chart:
     return styled
 
 
-def _base() -> alt.Chart:
-    # Altair copies a chart at each step, so its rows come in at the end.
-    return alt.Chart(alt.NamedData(name=_ROWS))
-
-
 def _colour(groups: Sequence[str]) -> alt.Color | alt.ColorValue:
     if not groups:
         return alt.ColorValue(PALETTE[0])
@@ -151,15 +149,6 @@ def _zero(picture: Picture) -> list[alt.Chart]:
     return [rule.encode(x="at:Q")]
 
 
-def _diagonal(low: float, high: float) -> alt.Chart:
-    """Draw the line on which both axes have the same value."""
-    ends = [{"a": at, "b": at} for at in (low, high)]
-    line = alt.Chart(alt.InlineData(values=ends))
-    line = line.mark_line(color=MUTED, strokeDash=[4, 3], strokeWidth=1, aria=False)
-    drawn: alt.Chart = line.encode(x="a:Q", y="b:Q")
-    return drawn
-
-
 def _intervals(picture: Picture) -> _Chart:
     order = list(dict.fromkeys(row["label"] for row in picture.rows))
     domain = picture.options.get("domain") or _around(picture)
@@ -171,16 +160,17 @@ def _intervals(picture: Picture) -> _Chart:
     encoded: dict[str, Any] = {"y": y, "color": _colour(picture.groups), "description": "tip:N"}
     if picture.groups:
         encoded["yOffset"] = alt.YOffset("group:N", sort=list(picture.groups))
-    base = _base()
-    bars = base.mark_rule(strokeWidth=3, opacity=0.55).encode(
+    bars = _BASE.mark_rule(strokeWidth=3, opacity=0.55).encode(
         x=alt.X("from:Q", scale=scale, axis=x_axis), x2="to:Q", **encoded
     )
-    dots = base.transform_filter("datum.value !== null").mark_point(filled=True, size=70, opacity=1)
+    dots = _BASE.transform_filter("datum.value !== null").mark_point(
+        filled=True, size=70, opacity=1
+    )
     dots = dots.encode(
         x=alt.X("value:Q", scale=scale, axis=x_axis), **encoded, **_shape(picture.groups)
     )
     ends = [
-        base.transform_filter(f"datum.{side}_open")
+        _BASE.transform_filter(f"datum.{side}_open")
         .mark_point(shape=f"triangle-{way}", filled=True, size=60, opacity=1)
         .encode(x=alt.X(f"{end}:Q", scale=scale, axis=x_axis), **encoded)
         for side, way, end in (("low", "left", "from"), ("high", "right", "to"))
@@ -213,7 +203,7 @@ def _matrix(picture: Picture) -> _Chart:
     axis = alt.Axis(orient="top", labelAngle=0 if is_level else -40, domain=False, ticks=False)
     x = alt.X("column:N", sort=columns, title=picture.x or None, axis=axis)
     y = alt.Y("row:N", sort=rows, title=picture.y or None, axis=alt.Axis(domain=False, ticks=False))
-    base = _base().encode(x=x, y=y)
+    base = _BASE.encode(x=x, y=y)
     squares = base.mark_rect(cornerRadius=2).encode(
         color=alt.Color(
             "value:Q",
@@ -251,10 +241,8 @@ def _bars(picture: Picture) -> _Chart:
         axis = alt.Axis(labelAngle=0, grid=False, labelExpr=words, values=order[::step])
         x = alt.X("x:N", sort=order, title=title, axis=axis)
         encoded = {"x": x}
-    bars: alt.Chart = (
-        _base()
-        .mark_bar()
-        .encode(**encoded, y=y, color=_colour(picture.groups), description="tip:N")
+    bars: alt.Chart = _BASE.mark_bar().encode(
+        **encoded, y=y, color=_colour(picture.groups), description="tip:N"
     )
     if not picture.groups:
         return bars.properties(width=_WIDTH, height=160)
@@ -279,21 +267,26 @@ def _lines(picture: Picture) -> _Chart:
         scale=alt.Scale(zero=True) if picture.options.get("open") else alt.Scale(domain=[0, 1]),
         axis=alt.Axis(format=_form(picture), tickCount=_TICKS),
     )
-    base = _base()
     colour = _colour(picture.groups)
     # Bins have their own intervals; those of a curve are a band.
     is_binned = "diagonal" in picture.options
     mark = (
-        base.mark_rule(opacity=0.6, aria=False)
+        _BASE.mark_rule(opacity=0.6, aria=False)
         if is_binned
-        else base.mark_area(opacity=0.18, aria=False)
+        else _BASE.mark_area(opacity=0.18, aria=False)
     )
     band = mark.encode(x=x, y="low:Q", y2="high:Q", color=colour)
-    line = base.mark_line(strokeWidth=2, aria=False).encode(x=x, y=y, color=colour)
-    dots = base.mark_point(filled=True, size=22, opacity=1).encode(
+    line = _BASE.mark_line(strokeWidth=2, aria=False).encode(x=x, y=y, color=colour)
+    dots = _BASE.mark_point(filled=True, size=22, opacity=1).encode(
         x=x, y=y, color=colour, description="tip:N", **_shape(picture.groups)
     )
-    beside = [*_zero(picture), *([_diagonal(*picture.options["diagonal"])] if is_binned else [])]
+    beside = _zero(picture)
+    if is_binned:
+        # The line on which both axes have the same value.
+        ends = [{"a": at, "b": at} for at in picture.options["diagonal"]]
+        same = alt.Chart(alt.InlineData(values=ends))
+        same = same.mark_line(color=MUTED, strokeDash=[4, 3], strokeWidth=1, aria=False)
+        beside.append(same.encode(x="a:Q", y="b:Q"))
     return alt.layer(band, *beside, line, dots).properties(width=_WIDTH, height=260)
 
 

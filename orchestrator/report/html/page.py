@@ -95,13 +95,21 @@ def content(material: Material, parts: Sequence[Section] | None = None) -> str:
 
 
 def _variables(material: Material, parts: Sequence[Section]) -> dict[str, object]:
+    # Notes on the rankings, and why there are no charts where there are none.
+    found = [
+        f"{one.source or 'ranking'}: {note}"
+        for one in material.rankings
+        for note in one.notes[:_MAX_NOTES]
+    ]
+    if needed := undrawn():
+        found.append(f"Charts are not shown because they need: {needed}.")
     recipe = yaml.safe_dump(basis.portable(material.settings), sort_keys=False, allow_unicode=True)
     return {
         "shown": "all",
         "material": material,
         "sections": parts,
         **in_brief(material),
-        "warnings": warnings(material),
+        "warnings": list(dict.fromkeys(found)),
         "facts": basis.facts(material),
         "recipe": safe_block(recipe, _MAX_RECIPE),
     }
@@ -244,13 +252,3 @@ def telling_worth(frames: Mapping[str, pl.DataFrame], sources: Sequence[Source])
     rated = [one for one in sources if one.scores and "model" in names_of(frames, one.frame)]
     compared = [one for one in sources if one.frame in pairs]
     return [*compared, *(one for one in rated if one not in compared)]
-
-
-def warnings(material: Material) -> list[str]:
-    """Return the notes on the rankings, and why there are no charts if there are none."""
-    found: list[str] = []
-    for one in material.rankings:
-        found += [f"{one.source or 'ranking'}: {note}" for note in one.notes[:_MAX_NOTES]]
-    if needed := undrawn():
-        found.append(f"Charts are not shown because they need: {needed}.")
-    return [line for line in dict.fromkeys(found) if line]
