@@ -13,7 +13,7 @@ signs of comparison. A bare name is the rating of that model.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NoReturn
 
@@ -44,7 +44,8 @@ _TOKEN: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?%?$")
 _OPTIONS: Final = ("method", "judge", "run")
-_RUNS: Final[tuple[Which, ...]] = ("new", "old")
+_RUNS: Final[dict[str, Which]] = {"new": "new", "old": "old"}
+_VALUES: Final = ("name", "number")
 
 
 class UnreadableError(ValueError):
@@ -295,13 +296,13 @@ class _Reader:
             return names, options, run
         while True:
             found = self._next()
-            if found.kind not in ("name", "number"):
+            if found.kind not in _VALUES:
                 self._expected("a name", found)
             quoted = self._text[found.column - 1] in "\"'"
             if self._takes("="):
                 self._check(name, measure, found, options)
                 given = self._next()
-                if given.kind not in ("name", "number"):
+                if given.kind not in _VALUES:
                     self._expected(f"a name for {found.text}", given)
                 if found.text == "run":
                     run = self._run(given)
@@ -324,17 +325,17 @@ class _Reader:
     ) -> None:
         if found.text not in measure.options:
             near = nearest(found.text, measure.options, "")
-            hint = near or f"; it takes {_list(measure.options)}"
+            *others, last = measure.options
+            takes = f"{', '.join(others)} and {last}" if others else last
+            hint = near or f"; it takes {takes}"
             self._fail(f"{name} has no option {found.text!r}{hint}", found)
         if found.text in options:
             self._fail(f"{found.text!r} is given twice", found)
 
     def _run(self, found: Token) -> Which:
-        for one in _RUNS:
-            if one == found.text:
-                return one
-        message = f"unknown run {found.text!r}; there are new and old"
-        raise UnreadableError(message, self._text, found.column)
+        if found.text not in _RUNS:
+            self._fail(f"unknown run {found.text!r}; there are new and old", found)
+        return _RUNS[found.text]
 
     def _peek(self) -> Token:
         return self._tokens[self._at]
@@ -361,10 +362,6 @@ class _Reader:
         raise UnreadableError(message, self._text, found.column)
 
 
-def _list(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
-
-
 def _tokens(text: str) -> list[Token]:
     """The tokens, with one for the end.
 
@@ -384,20 +381,15 @@ def _tokens(text: str) -> list[Token]:
             found.append(Token("compare", said, column))
         elif kind == "mark":
             found.append(Token("mark", said, column))
+        elif said in ("+", "-"):
+            found.append(Token("sign", said, column))
+        elif not _NUMBER.match(said):
+            found.append(Token("name", said, column))
+        elif said[0] in "+-" and found and (found[-1].kind in _VALUES or found[-1].text == ")"):
+            found += [Token("sign", said[0], column), Token("number", said[1:], column + 1)]
         else:
-            found += _word(said, column, found[-1] if found else None)
+            found.append(Token("number", said, column))
     return [*found, Token("end", "", len(text) + 1)]
-
-
-def _word(word: str, column: int, before: Token | None) -> list[Token]:
-    if word in ("+", "-"):
-        return [Token("sign", word, column)]
-    if not _NUMBER.match(word):
-        return [Token("name", word, column)]
-    is_sum = before is not None and (before.kind in ("name", "number") or before.text == ")")
-    if word[0] in "+-" and is_sum:
-        return [Token("sign", word[0], column), Token("number", word[1:], column + 1)]
-    return [Token("number", word, column)]
 
 
 Verdict = Literal["holds", "fails", "not known yet"]

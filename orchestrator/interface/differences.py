@@ -148,25 +148,26 @@ def _named(name: str, wanted: Sequence[str]) -> bool:
 def _all(
     sides: Sequence[Side], common: Common, by: By, wanted: Sequence[str], baseline: str
 ) -> Iterator[_Pair]:
-    names = [(side, name) for side in sides for name in scores_of(side)]
     if by == "run":
-        for name in dict.fromkeys(name for _, name in names if _named(name, wanted)):
-            there = [side for side, one in names if one == name]
-            runs = pl.Enum([side.label for side in there])
-            of_run = {side.label: points_of(side, common, name) for side in there}
-            score = of_run[there[-1].label]
-            parts = [
-                one.points.with_columns(run=pl.lit(label, runs)) for label, one in of_run.items()
-            ]
-            del of_run
-            score = msgspec.structs.replace(score, points=pl.concat(parts))
-            del parts
-            yield from _of_models(score, by, "", baseline)
+        every = {name: None for side in sides for name in scores_of(side)}
+        for name in every:
+            if _named(name, wanted):
+                there = [(one.label, one, name) for one in sides if name in scores_of(one)]
+                yield from _of_models(_joined(by, there, common, name), by, "", baseline)
         return
     for side in sides:
         shown = side.label if len(sides) > 1 else ""
         if by == "method":
-            yield from _of_methods(side, common, shown, wanted, baseline)
+            # Methods that have a column of the same name, of the same kind of points
+            alike: dict[tuple[str, bool], list[tuple[str, Side, str]]] = {}
+            for name, (source, _) in scores_of(side).items():
+                method, _, column = name.partition(".")
+                is_pairwise = "model_a" in names_of(side.result.frames, source.frame)
+                alike.setdefault((column, is_pairwise), []).append((method, side, name))
+            for (column, _), there in alike.items():
+                if _named(column, wanted):
+                    score = _joined(by, there, common, column)
+                    yield from _of_models(score, by, shown, baseline)
             continue
         for name in scores_of(side):
             if not _named(name, wanted):
@@ -177,32 +178,22 @@ def _all(
                 yield from _pairs(points_of(side, common, name), by, ("", shown), baseline)
 
 
+def _joined(by: str, there: Sequence[tuple[str, Side, str]], common: Common, name: str) -> Score:
+    """The points of several runs or methods as one score, with whose they are in a column `by`."""
+    labels = pl.Enum([label for label, *_ in there])
+    parts, found = [], []
+    for label, side, own in there:
+        found.append(points_of(side, common, own))
+        parts.append(found[-1].points.with_columns(pl.lit(label, labels).alias(by)))
+    score = found[-1 if by == "run" else 0]
+    return msgspec.structs.replace(score, name=name, points=pl.concat(parts))
+
+
 def _of_models(score: Score, by: str, run: str, baseline: str) -> Iterator[_Pair]:
     for model in score.points["model"].unique(maintain_order=True):
         rows = score.points.filter(pl.col("model").eq_missing(pl.lit(model, pl.String)))
         of_model = msgspec.structs.replace(score, points=rows)
         yield from _pairs(of_model, by, (str(model or ""), run), baseline)
-
-
-def _of_methods(
-    side: Side, common: Common, run: str, wanted: Sequence[str], baseline: str
-) -> Iterator[_Pair]:
-    """Methods that have a column of the same name, of the same kind of points."""
-    by_column: dict[tuple[str, bool], list[str]] = {}
-    for name, (source, _) in scores_of(side).items():
-        is_pairwise = "model_a" in names_of(side.result.frames, source.frame)
-        by_column.setdefault((name.partition(".")[2], is_pairwise), []).append(name)
-    for (column, _), names in by_column.items():
-        if not _named(column, wanted):
-            continue
-        methods = pl.Enum([name.partition(".")[0] for name in names])
-        same = [points_of(side, common, name) for name in names]
-        parts = [
-            one.points.with_columns(method=pl.lit(one.name.partition(".")[0], methods))
-            for one in same
-        ]
-        score = msgspec.structs.replace(same[0], name=column, points=pl.concat(parts))
-        yield from _of_models(score, "method", run, baseline)
 
 
 def _pairs(score: Score, by: str, about: tuple[str, str], baseline: str) -> Iterator[_Pair]:

@@ -234,26 +234,21 @@ def trace(units: Sequence[Unit], speller: Speller) -> Data:
                 "asks": mine,
             }
         )
-    _link_scores(asks, {number: ask for ask, number in numbers.items()}, units)
+    made_of = dict(asked for unit in units for asked in unit.asked)
+    for ask, number in numbers.items():
+        made = made_of[ask]
+        if isinstance(made, Generation):
+            ids = () if made.token_ids is None else tuple(made.token_ids.tolist())
+            # Where the own tokens of a drawn text were scored
+            asks[number]["scored"] = [
+                other
+                for score, other in numbers.items()
+                if isinstance(score, ScoreAsk)
+                and score.model == ask.model
+                and score.token_ids == ids
+                and made.token_ids is not None
+            ]
     return {"units": shown, "asks": asks}
-
-
-def _link_scores(asks: Sequence[Data], every: Mapping[int, AnyAsk], units: Sequence[Unit]) -> None:
-    """Say of each drawn text where its own tokens were scored."""
-    drawn = dict(asked for unit in units for asked in unit.asked)
-    for number, ask in every.items():
-        made = drawn[ask]
-        if not isinstance(made, Generation):
-            continue
-        asks[number]["scored"] = []
-        if made.token_ids is None:
-            continue
-        ids = tuple(made.token_ids.tolist())
-        asks[number]["scored"] = [
-            other
-            for other, score in every.items()
-            if isinstance(score, ScoreAsk) and score.token_ids == ids and score.model == ask.model
-        ]
 
 
 def _asked(ask: AnyAsk, outcome: Outcome | Failure, speller: Speller) -> Data:
