@@ -51,15 +51,15 @@ def cite(result: Result) -> Citation:
         "analyses": [work for _, found in _analyses(of_run, allowed) for work in found],
     }
     entries = cited([work for found in works.values() for work in found] + [own])
-    facts = _facts(result, of_run, version)
-    marks = {part: _marks(found) for part, found in works.items()}
+    facts = _about(result, of_run, version)
+    marks = {part: _mark(found) for part, found in works.items()}
     sentences = [
         *_dataset(facts, marks),
         *(_method(source) for source in sources),
         *_models(facts, marks["servers"]),
-        *_statistics(of_run, marks["statistics"]),
+        *_basis(of_run, marks["statistics"]),
         *(
-            f"Analysis {safe_line(plugins.label(kind))}{_marks(works)}."
+            f"Analysis {safe_line(plugins.label(kind))}{_mark(works)}."
             for kind, works in _analyses(of_run, allowed)
             if works
         ),
@@ -68,7 +68,7 @@ def cite(result: Result) -> Citation:
     return Citation(" ".join(sentences), entries, facts)
 
 
-def _facts(result: Result, of_run: Material, version: str) -> dict[str, Any]:
+def _about(result: Result, of_run: Material, version: str) -> dict[str, Any]:
     settings = of_run.settings
     return {
         "recipe": of_run.name,
@@ -122,14 +122,14 @@ def _method(source: Source) -> str:
         elif name == "reasoning" and not settings.get("chain_of_thought", True):
             continue
         elif isinstance(value, dict) and "max_tokens" in value:
-            parts.append(f"{name} {_sampling(value)}")
+            parts.append(f"{name} {_settings(value)}")
     name = safe_line(source.name)
     kind = safe_line(plugins.label(source.kind))
     of_kind = "" if name == kind else f" ({kind})"
-    return f"Method {name}{of_kind}{_marks(type(source.method).cites)}: {'; '.join(parts)}."
+    return f"Method {name}{of_kind}{_mark(type(source.method).cites)}: {'; '.join(parts)}."
 
 
-def _sampling(settings: Mapping[str, Any]) -> str:
+def _settings(settings: Mapping[str, Any]) -> str:
     said = {
         "max_tokens": "at most {} tokens", "temperature": "temperature {:g}",
         "top_p": "top-p {:g}", "top_k": "top-k {}",
@@ -164,7 +164,7 @@ def _short(value: str) -> str:
     return f"{shown[:_DIGITS]}…" if _DIGEST.fullmatch(shown) else shown
 
 
-def _statistics(of_run: Material, marks: str) -> Iterator[str]:
+def _basis(of_run: Material, marks: str) -> Iterator[str]:
     level = numbers.level(of_run.context.confidence_level)
     n_resamples = numbers.count(of_run.context.n_resamples)
     yield (
@@ -201,7 +201,7 @@ def _listed(names: Iterator[str] | Sequence[str] | Mapping[str, Any]) -> str:
     return ", ".join(map(safe_line, names))
 
 
-def _marks(works: Sequence[str]) -> str:
+def _mark(works: Sequence[str]) -> str:
     keys = cited(works)
     return f" [{', '.join(keys)}]" if keys else ""
 

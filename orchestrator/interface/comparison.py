@@ -241,7 +241,7 @@ def compare(
     common = common_items(sides)
     found = contrasts(sides, common, chosen, scores, _baseline(baseline, sides, chosen))
     _check(scores, found, sides, common, chosen)
-    compared = [_doubted(one, chosen, sides) for one in differences(found, confidence_level)]
+    compared = [_checked(one, chosen, sides) for one in differences(found, confidence_level)]
     changes = most_changed(found, sides[0])
     # It holds a number of each prompt for each difference.
     del found
@@ -263,14 +263,14 @@ def compare(
         rankings=tuple(rankings),
         changes=tuple(changes),
         tables=tuple(tables),
-        headline=tuple(_headline(compared, chosen, common.n)),
+        headline=tuple(_said(compared, chosen, common.n)),
         notes=tuple(notes),
         n_common=common.n,
         confidence_level=confidence_level,
     )
 
 
-def _doubted(one: Difference, by: By, sides: Sequence[Side]) -> Difference:
+def _checked(one: Difference, by: By, sides: Sequence[Side]) -> Difference:
     """The difference, unresolved where it rests on judges that can't be trusted, or not yet."""
     if by == "judge":
         return one
@@ -382,7 +382,7 @@ def _verdict(one: Difference) -> Cell:
     return "better" if better else "worse"
 
 
-def _headline(compared: Sequence[Difference], by: By, n_common: int) -> list[str]:
+def _said(compared: Sequence[Difference], by: By, n_common: int) -> list[str]:
     """The differences that are resolved, in words; or that there are none."""
     known = [one for one in compared if one.adjusted_p is not None]
     resolved = [one for one in known if one.resolved]

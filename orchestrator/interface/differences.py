@@ -133,7 +133,7 @@ def contrasts(
         if found and np.array_equal(found[-1].found.sizes, difference.sizes):
             # Mostly each item counts once: one array does for all.
             difference = replace(difference, sizes=found[-1].found.sizes)
-        largest = _largest(points) if not found or about.score == found[0].about.score else None
+        largest = _top(points) if not found or about.score == found[0].about.score else None
         found.append(Contrast(about, score.orientation, difference, counted_in(points), largest))
         # The points of the next one are made before the name stands for them.
         del points
@@ -304,7 +304,7 @@ class Change(About, frozen=True):
         return self.b - self.a
 
 
-def _largest(points: pl.DataFrame) -> pl.DataFrame:
+def _top(points: pl.DataFrame) -> pl.DataFrame:
     """The items of one contrast that differ most, the largest first, each once."""
     apart = (pl.col("b") - pl.col("a")).abs()
     rows = points.select("item", "turn", "a", "b").filter(apart.is_finite() & (apart > TIE))

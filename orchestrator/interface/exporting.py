@@ -70,7 +70,7 @@ def write_charts(result: Result, folder: Path) -> list[Path]:
     Raises:
         UsageError: If charts can't be drawn here, or a file can't be written.
     """
-    written: list[Path] = _drawing().write_charts(all_figures(material(result)), folder)
+    written: list[Path] = _module().write_charts(all_figures(material(result)), folder)
     return written
 
 
@@ -80,7 +80,7 @@ def charts(result: Result) -> dict[str, object]:
     Raises:
         UsageError: If charts can't be drawn here.
     """
-    drawing, altair = _drawing(), importlib.import_module("altair")
+    drawing, altair = _module(), importlib.import_module("altair")
     specified = {one.key: drawing.specification(one) for one in all_figures(material(result))}
     return {
         key: altair.Chart.from_dict(found) for key, found in specified.items() if found is not None
@@ -92,7 +92,7 @@ def summary(result: Result) -> str:
     return page_summary(material(result))
 
 
-def _drawing() -> ModuleType:
+def _module() -> ModuleType:
     if needed := undrawn():
         raise UsageError(f"charts need: {needed}")
     return importlib.import_module("orchestrator.report.html.charts")
@@ -111,7 +111,7 @@ def material(result: Result) -> Material:
             model: {str(field): str(value) for field, value in identity.items()}
             for model, identity in record.identities.items()
         },
-        servers={model: _servers(used) for model, used in record.servers.items()},
+        servers={model: _words(used) for model, used in record.servers.items()},
         progress={} if status is None else status.values,
         frames=result.frames,
         rankings=result.rankings,
@@ -133,7 +133,7 @@ def _on_page(table: Table) -> Table:
     return msgspec.structs.replace(table, title=f"{table.title} {UNTRUSTED}", basis=basis)
 
 
-def _servers(used: Sequence[ServerUse]) -> list[str]:
+def _words(used: Sequence[ServerUse]) -> list[str]:
     """The servers of a model in words, with how much each gave where there are several."""
     several = len({use.epoch for use in used}) > 1
     return [

@@ -47,7 +47,7 @@ def competitors(sides: Sequence[Side], method: str) -> dict[str, dict[str, str]]
     kinds: dict[str, dict[str, list[str]]] = {}
     for side in sides:
         for model in side.result.settings.get("models", {}):
-            how = _how_it_answers(side, model, side.own("method", method))
+            how = _key(side, model, side.own("method", method))
             kinds.setdefault(model, {}).setdefault(how, []).append(side.label)
     found: dict[str, dict[str, str]] = {side.label: {} for side in sides}
     for model, by_kind in kinds.items():
@@ -58,7 +58,7 @@ def competitors(sides: Sequence[Side], method: str) -> dict[str, dict[str, str]]
     return found
 
 
-def _how_it_answers(side: Side, model: str, method: str) -> str:
+def _key(side: Side, model: str, method: str) -> str:
     settings = side.result.settings
     entry = settings.get("models", {}).get(model) or {}
     used: Mapping[str, Any] = next(

@@ -221,7 +221,7 @@ def _in_directory(
 
         late.begin()
         if not _is_read(prepared, ended):
-            return _handed_on(opened, directory, store, ended)
+            return _ended(opened, directory, store, ended)
         # Imported while requests were in flight: none of them waited for it.
         result: Result = _module().result_of(
             prepared, opened, directory, store, shown, ended, late, notes=alike, before=before
@@ -229,7 +229,7 @@ def _in_directory(
     return result
 
 
-def _handed_on(opened: Opened, directory: RunDirectory, store: Store, ended: Ended) -> HandedOn:
+def _ended(opened: Opened, directory: RunDirectory, store: Store, ended: Ended) -> HandedOn:
     """Return the end of a call that another client goes on from, or puts together with others."""
     done = counted(store, opened.n_not_needed)
     if not ended.interrupted:

@@ -186,7 +186,7 @@ def of_result(result: "Result") -> dict[str, float]:
             continue
         for model in one.ratings:
             name = _name("rating", one.source or "ranking", one.judge or "all judges", model.model)
-            found |= _of_cell(name, Measured(model.rating, model.low, model.high))
+            found |= _numbers(name, Measured(model.rating, model.low, model.high))
     for table in result.tables:
         models = [row[0] for row in table.rows]
         if table.warning or not table.columns or table.columns[0].name != "model":
@@ -194,13 +194,13 @@ def of_result(result: "Result") -> dict[str, float]:
         for row in table.rows if len(set(models)) == len(models) else ():
             for column, cell in zip(table.columns[1:], row[1:], strict=True):
                 name = _name(table.source or table.key, column.name, str(row[0]))
-                found |= _of_cell(name, cell)
+                found |= _numbers(name, cell)
     done = result.completeness
     found |= {"units/ended": float(done.ended), "units/failed": float(done.failed)}
     return dict(list(found.items())[:_MAX_METRICS])
 
 
-def _of_cell(name: str, cell: object) -> dict[str, float]:
+def _numbers(name: str, cell: object) -> dict[str, float]:
     measured = cell if isinstance(cell, Measured) else None
     value = cell if measured is None else measured.value
     values = {name: value}

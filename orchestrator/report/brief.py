@@ -130,7 +130,7 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     models = (settings.get("models") or {}).items()
     given = [name for name, model in models if "answers" in model]
     steps = [
-        *_of_run(run, completeness or Completeness(), failures, notes, given),
+        *_advice(run, completeness or Completeness(), failures, notes, given),
         *_of_answers(run, questions, advice, rankings, measured, is_checked=is_checked),
     ]
     has_results = bool(rankings or tables)
@@ -194,7 +194,7 @@ _REPLIES: Final = (
 """The same of failures that are kept: their cause, what their message says, what to do."""
 
 
-def _of_run(
+def _advice(
     run: str,
     completeness: Completeness,
     failures: Sequence[FailureCount],

@@ -98,7 +98,7 @@ def _oriented(table: Table, place: int) -> Table:
     return msgspec.structs.replace(table, rows=tuple(rows), basis=basis)
 
 
-def _doubtful(cells: Sequence[Measured]) -> Iterator[Check]:
+def _checks(cells: Sequence[Measured]) -> Iterator[Check]:
     """Yield that intervals rest on few prompts, or clusters of them, or on too skewed values."""
     sizes = [cell.n if cell.n_clusters is None else cell.n_clusters for cell in cells]
     least = min((n for n in sizes if n is not None), default=APPROXIMATE_BELOW)
@@ -200,7 +200,7 @@ def _question(
         basis="; ".join(filter(None, [table.basis, level and f"{level}s"])),
         checks=(
             *(check for one in trusts for check in of_judge(one)),
-            *_doubtful([*cells.values(), *differences]),
+            *_checks([*cells.values(), *differences]),
         ),
         judge=judge or None,
         is_percent=column.form == "percent",

@@ -75,7 +75,7 @@ def _question(
         apart = phrase(apart, " Not ranked: ", names(unranked), ".")
     return Question(
         source=analysis.source,
-        subject=_subject(analysis),
+        subject=_about(analysis),
         state=state,
         answer=answer,
         # Of no judgments, the answer and the checks say it all.
@@ -88,7 +88,7 @@ def _question(
         apart=apart,
         basis=_basis(analysis),
         checks=tuple(_checks(analysis, among, exact_match)),
-        cautions=tuple(_cautions(analysis, state, exact_match)),
+        cautions=tuple(_notes(analysis, state, exact_match)),
         judge=analysis.judge,
         least_span=MIN_SPAN,
         n_pairs=len(analysis.pairs),
@@ -96,7 +96,7 @@ def _question(
     )
 
 
-def _subject(analysis: RankingAnalysis) -> Phrase:
+def _about(analysis: RankingAnalysis) -> Phrase:
     source: list[Part] = [Name(analysis.source)] if analysis.source else ["ranking"]
     if analysis.judge is not None:
         return phrase(source, ", judged by ", Name(analysis.judge))
@@ -173,7 +173,7 @@ def _best(analysis: RankingAnalysis, ranked: Sequence[str]) -> Phrase:
     """State the best model: by how much over the second, and how often it wins against it."""
     best, second = ranked[:2]
     amount = _amount(_pair(analysis, best, second))
-    won = _won(analysis, best, second)
+    won = _wins(analysis, best, second)
     said = ", ".join(part for part in (amount, f"win rate {won}" if won else "") if part)
     if len(ranked) == 2:
         return phrase(Name(best), " is better than ", Name(second), f": {said}." if said else ".")
@@ -225,7 +225,7 @@ def _amount(pair: Pair) -> str:
     return f"{amount} Elo{comma}{rest}"
 
 
-def _won(analysis: RankingAnalysis, model: str, other: str) -> str:
+def _wins(analysis: RankingAnalysis, model: str, other: str) -> str:
     wins = analysis.wins
     row, column = wins.models.index(model), wins.models.index(other)
     value, low, high = (part[row][column] for part in (wins.preference, wins.low, wins.high))
@@ -243,7 +243,7 @@ def _checks(
     exact_match: Mapping[str, float | None],
 ) -> Iterator[Check]:
     if analysis.n_judged:
-        yield from _of_judges(analysis)
+        yield from _by_judge(analysis)
     if analysis.judge is None:
         yield from _agreement(among)
     if analysis.n_units:
@@ -266,7 +266,7 @@ def _checks(
     yield from _by_reference(analysis, exact_match)
 
 
-def _of_judges(analysis: RankingAnalysis) -> Iterator[Check]:
+def _by_judge(analysis: RankingAnalysis) -> Iterator[Check]:
     for trust in analysis.trust if len(analysis.trust) > 1 else ():
         words = {"trusted": "passes the checks", "not trusted": "fails the checks"}
         said = words.get(trust.verdict, "cannot be checked yet")
@@ -342,7 +342,7 @@ def _tau(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     return association(x, y, "kendall")
 
 
-def _cautions(
+def _notes(
     analysis: RankingAnalysis, state: State, exact_match: Mapping[str, float | None]
 ) -> Iterator[Phrase]:
     if state == "withheld":

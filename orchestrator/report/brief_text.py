@@ -103,20 +103,18 @@ def brief_text(
         taken: Lines of the terminal that are written above and below.
     """
     if whole:
-        yield from _laid_out(page, brief, more, _ALL, ())
+        yield from _parts(page, brief, more, _ALL, ())
         return
     # The next prompt takes a line.
     screen = _SCREEN if page.height is None else max(_LEAST_SCREEN, page.height - 1 - taken)
     console = Console(width=page.width, color_system=None, legacy_windows=False)
-    laid_out = (
-        list(_laid_out(page, brief, more, limits, brief.tables, taken)) for limits in _LAYOUTS
-    )
+    laid_out = (list(_parts(page, brief, more, limits, brief.tables, taken)) for limits in _LAYOUTS)
     fitting = (parts for parts in laid_out if len(console.render_lines(Group(*parts))) <= screen)
-    least = _laid_out(page, brief, more, _LAYOUTS[-1], brief.tables, taken)
+    least = _parts(page, brief, more, _LAYOUTS[-1], brief.tables, taken)
     yield from next(fitting, least)
 
 
-def _laid_out(
+def _parts(
     page: Page,
     brief: Brief,
     more: Sequence[str],
@@ -266,9 +264,9 @@ class _Shown:
         left = [check for check in checks if check not in kept]
         if left and not limits.spelt:
             label = page.cell("! doubtful", DOUBTFUL)
-            table.add_row(label, page.words(_subjects(left), DOUBTFUL))
+            table.add_row(label, page.words(_listed(left), DOUBTFUL))
         if passed:
-            table.add_row(page.cell("  passed", FAINT), page.words(_subjects(passed)))
+            table.add_row(page.cell("  passed", FAINT), page.words(_listed(passed)))
         yield table
         if left and limits.spelt:
             yield page.words(f"  and {len(left)} more", FAINT)
@@ -331,7 +329,7 @@ def _clipped(table: Table) -> Table:
     return msgspec.structs.replace(table, rows=table.rows[:_MAX_ROWS], notes=notes)
 
 
-def _subjects(checks: Sequence[Check]) -> str:
+def _listed(checks: Sequence[Check]) -> str:
     return ", ".join(dict.fromkeys(check.about for check in checks))
 
 

@@ -87,7 +87,7 @@ class ThreadedDisplay(Display):
             self._changed.notify()
 
     def _run(self) -> None:
-        own = _own_copy(self._stream)
+        own = _opened(self._stream)
         next_update = 0.0
         ending = False
         try:
@@ -177,7 +177,7 @@ def make_display(kind: Kind | None, stream: TextIO) -> Display:
             raise UsageError(f"no display {kind!r}; available: {', '.join(KINDS)}")
 
 
-def _own_copy(stream: TextIO) -> TextIO | None:
+def _opened(stream: TextIO) -> TextIO | None:
     """The same file with a buffer of its own; None where the stream has no descriptor.
 
     A thread that is stuck in a write holds the buffer's lock, and Python flushes stderr when it

@@ -75,7 +75,7 @@ def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
                 if form == "parquet":
                     written.append(write_part(part, aside / f"{at}.parquet"))
                 else:
-                    file.write(_part_text(part, form, at).encode())
+                    file.write(_text(part, form, at).encode())
             if written:
                 # A group of rows is held until it is full, and the default is 122,880 rows.
                 columnar.scan(written).sink_parquet(file, row_group_size=PART_ROWS)
@@ -84,10 +84,10 @@ def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
 
 def frame_text(parts: Iterable[pl.DataFrame], form: Literal["csv", "jsonl"]) -> str:
     """Return a frame as the text that `write_frame` writes."""
-    return "".join(_part_text(part, form, at) for at, part in enumerate(parts))
+    return "".join(_text(part, form, at) for at, part in enumerate(parts))
 
 
-def _part_text(part: pl.DataFrame, form: Literal["csv", "jsonl"], at: int) -> str:
+def _text(part: pl.DataFrame, form: Literal["csv", "jsonl"], at: int) -> str:
     """Return a part of a frame, the first of which has the header."""
     if form == "csv":
         return harmless(part).write_csv(include_header=not at)
@@ -219,14 +219,14 @@ def beside(
     columns = [heads[name] for name in wanted if name != across]
     lines: list[list[Cell]] = [[row[column.name] for column in columns] for row in rows]
     if across:
-        columns, lines = _wide(columns, rows, heads[across], average=average)
+        columns, lines = _groups(columns, rows, heads[across], average=average)
     basis = first.basis if len({table.basis for table in every}) == 1 else ""
     warnings = dict.fromkeys(table.warning for table in every if table.warning)
     made = make_table(first.key, first.title, columns, lines, basis=basis)
     return msgspec.structs.replace(made, notes=first.notes, warning=" ".join(warnings))
 
 
-def _wide(
+def _groups(
     columns: Sequence[Column], rows: Sequence[dict[str, Cell]], across: Column, *, average: bool
 ) -> tuple[list[Column], list[list[Cell]]]:
     """The columns and lines of a table with a group of columns for each text of one."""

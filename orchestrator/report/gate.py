@@ -190,16 +190,16 @@ class GateResult(msgspec.Struct, frozen=True):
                 about[f"{prefix}.{name}" if name != "run" else prefix] = value
         for name, value in about.items():
             text = value if isinstance(value, str) else json.dumps(value, default=str)
-            ET.SubElement(properties, "property", name=name, value=_xml(text))
+            ET.SubElement(properties, "property", name=name, value=_plain(text))
         for one in self.requirements:
             case = ET.SubElement(
                 suite,
                 "testcase",
-                classname=_xml(f"gate.{self.run.get('name', 'run')}"),
-                name=_xml(one.requirement),
+                classname=_plain(f"gate.{self.run.get('name', 'run')}"),
+                name=_plain(one.requirement),
                 time="0",
             )
-            said = _xml(measured_words(one) + (f"; {one.why}" if one.why else ""))
+            said = _plain(measured_words(one) + (f"; {one.why}" if one.why else ""))
             if one.verdict == "fails":
                 ET.SubElement(case, "failure", message=said, type="fails").text = said
             elif one.verdict == "not known yet":
@@ -232,6 +232,6 @@ def gate_text(page: Page, found: GateResult) -> Iterator[RenderableType]:
         yield page.prose(note, FAINT, bullet=True)
 
 
-def _xml(text: str) -> str:
+def _plain(text: str) -> str:
     """Text without what XML 1.0 can't hold."""
     return safe_line(text).encode("utf-8", "replace").decode()

@@ -100,7 +100,7 @@ def _field(column: TableColumn, cells: Sequence[Cell]) -> _Field:
     }
     # A sample size that all cells have is said once, in the heading.
     common = sizes.pop() if len(sizes) == 1 else ""
-    values = _by_point([part.value for part in parts])
+    values = _numbers([part.value for part in parts])
     behind = _behind(parts, with_n=not common)
     pairs = tuple(zip(values, map(str.strip, behind), strict=True))
     full = f"{name} {common}" if common else name
@@ -121,7 +121,7 @@ def _field(column: TableColumn, cells: Sequence[Cell]) -> _Field:
     return _Field(full, (), tuple(lines), pairs, beside, under)
 
 
-def _by_point(values: Sequence[str]) -> list[str]:
+def _numbers(values: Sequence[str]) -> list[str]:
     """Numbers filled on the right, so that their points stand in one column where their ends do."""
     behind = [len(value) - value.find(".") if "." in value else 0 for value in values]
     most = max(behind)
@@ -162,7 +162,7 @@ def _cut(fields: Sequence[_Field], room: int, *, under: bool) -> tuple[list[list
 
     Each part begins with the rows' names, which are cut where they would take half of the page.
     """
-    naming = _naming(fields)
+    naming = _named(fields)
     names = _fitting(naming, room // 2, under=under, least=_LEAST_NAME)
     while names is None and len(naming) > 1:
         naming.pop()
@@ -183,7 +183,7 @@ def _cut(fields: Sequence[_Field], room: int, *, under: bool) -> tuple[list[list
     return parts or [[*naming]], names
 
 
-def _naming(fields: Sequence[_Field]) -> list[_Field]:
+def _named(fields: Sequence[_Field]) -> list[_Field]:
     """The first columns that tell the rows apart: numbers before any text, text, other numbers."""
     texts = [at for at, field in enumerate(fields) if field.texts] or [0]
     before, among = range(texts[0]), range(texts[0], texts[-1])

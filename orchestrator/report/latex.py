@@ -126,15 +126,15 @@ def _row(
             cells.append(escaped(parts.value))
             continue
         cells.append(_value(parts, footnotes))
-        cells += [_typeset(getattr(parts, field)) for field in wanted[1:]]
+        cells += [_number(getattr(parts, field)) for field in wanted[1:]]
     return " & ".join(cells)
 
 
 def _value(parts: Parts, footnotes: dict[str, str]) -> str:
     if not parts.why:
-        return _typeset(parts.value)
+        return _number(parts.value)
     mark = footnotes.setdefault(parts.why, _mark(len(footnotes)))
-    return rf"{_typeset(parts.value)}\textsuperscript{{{mark}}}"
+    return rf"{_number(parts.value)}\textsuperscript{{{mark}}}"
 
 
 def _mark(place: int) -> str:
@@ -143,7 +143,7 @@ def _mark(place: int) -> str:
     return (_mark(repeated - 1) if repeated else "") + ascii_lowercase[letter]
 
 
-def _typeset(text: str) -> str:
+def _number(text: str) -> str:
     """Typeset our own spelling of a number or interval."""
     parts: list[str] = []
     at = 0

@@ -274,7 +274,7 @@ class NotebookPainter(Display):
         """Make the output."""
         if self._output is None:
             display = importlib.import_module("IPython.display")
-            self._output = display.display(self._bundle(), raw=True, display_id=True)
+            self._output = display.display(self._shown(), raw=True, display_id=True)
 
     def start(self, title: str, total: int) -> None:
         """An empty bar."""
@@ -296,9 +296,9 @@ class NotebookPainter(Display):
     def stop(self) -> None:
         """The last state stays."""
         if self._output is not None:
-            self._output.update(self._bundle(), raw=True)
+            self._output.update(self._shown(), raw=True)
 
-    def _bundle(self) -> dict[str, str]:
+    def _shown(self) -> dict[str, str]:
         """The state as HTML, and as text for front ends without it."""
         bar = ""
         lines: list[str] = []

@@ -168,7 +168,7 @@ def frame(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[Re
     above = [*_above(page, title, progress, pace), Text("")]
     below = [Text(""), *_below(page, progress)]
     # A frame that is higher than the window can't be redrawn: its lines would stay behind.
-    taken = _height(page, above) + _height(page, below) + 1
+    taken = _length(page, above) + _length(page, below) + 1
     most = len(progress.models) if page.height is None else max(1, page.height - taken)
     yield from above
     yield from _models(page, progress.models, pace, most)
@@ -209,7 +209,7 @@ def _above(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[T
 
 def _below(page: Page, progress: Progress) -> Iterator[Text]:
     """The lines below the models: rankings that form, failures, and what Ctrl-C does."""
-    rankings = [page.flow(_ranking_parts(page, ranking)) for ranking in progress.rankings]
+    rankings = [page.flow(_ranking(page, ranking)) for ranking in progress.rankings]
     few = None if page.height is None else max(1, page.height // (2 * _MAX_LINES))
     for lines in rankings[:few]:
         yield from _first(page, lines)
@@ -235,7 +235,7 @@ def _first(page: Page, lines: list[Text]) -> list[Text]:
     return lines if page.height is None else lines[:_MAX_LINES]
 
 
-def _height(page: Page, lines: Sequence[Text]) -> int:
+def _length(page: Page, lines: Sequence[Text]) -> int:
     """Lines of the terminal; what wraps at words takes at most one line more than its columns."""
     return sum(
         1 if line.cell_len <= page.width else 1 + -(-line.cell_len // page.width) for line in lines
@@ -264,7 +264,7 @@ def _bar(page: Page, progress: Progress) -> Text:
     )
 
 
-def _ranking_parts(page: Page, ranking: RankingProgress) -> list[Text | str]:
+def _ranking(page: Page, ranking: RankingProgress) -> list[Text | str]:
     names = page.width // 2
     style = f"{HEADING} {BAD}" if ranking.untrusted else FAINT
     after = page.words(f" {ranking_words(ranking, ascii_only=page.ascii_only)}", style)
@@ -309,11 +309,11 @@ def _row(page: Page, name: str, model: ModelProgress, pace: Pace) -> list[Render
         page.cell(name, HEADING),
         page.cell(f"{mark} {model.state}", _STATE_STYLES.get(model.state, "")),
         page.cell(f"{numbers.compact(model.in_flight)}/{numbers.compact(model.limit)}"),
-        _quiet(page, model.queued),
-        _quiet(page, model.done),
+        _count(page, model.queued),
+        _count(page, model.done),
     ]
     if page.width >= _MIDDLE:
-        row += [_quiet(page, model.failed, BAD), _quiet(page, model.retried, DOUBTFUL)]
+        row += [_count(page, model.failed, BAD), _count(page, model.retried, DOUBTFUL)]
     requests, *both = pace.rates(model.name)
     row.append(page.cell(numbers.speed(requests)))
     if page.width >= _WIDE:
@@ -325,6 +325,6 @@ def _row(page: Page, name: str, model: ModelProgress, pace: Pace) -> list[Render
     return row
 
 
-def _quiet(page: Page, number: int, style: str = "") -> Text:
+def _count(page: Page, number: int, style: str = "") -> Text:
     """A count; zeros step back."""
     return page.cell(numbers.compact(number), style if number else FAINT)

@@ -211,17 +211,17 @@ def of_settings(settings: Mapping[str, Any], source: str, judge: str | None) -> 
     dataset = (settings.get("dataset") or {}).get("kind")
     for one in entry.get("judges") or ():
         if judge in (None, one):
-            yield from _of_kin(one, candidates, models)
-            if _called(one, models).startswith(_BUNDLED) and dataset != _DEMO:
+            yield from _alike(one, candidates, models)
+            if _name(one, models).startswith(_BUNDLED) and dataset != _DEMO:
                 text = " is a bundled model, trained on the tasks of the demo alone: "
                 end = "what it says of other prompts means little."
                 yield Check("judge", phrase(Name(one), text, end), is_doubtful=True)
 
 
-def _of_kin(judge: str, candidates: Sequence[str], models: Mapping[str, Any]) -> Iterator[Check]:
-    own = _called(judge, models)
+def _alike(judge: str, candidates: Sequence[str], models: Mapping[str, Any]) -> Iterator[Check]:
+    own = _name(judge, models)
     family = _family(own)
-    called = {one: _called(one, models) for one in candidates}
+    called = {one: _name(one, models) for one in candidates}
     same = [one for one in candidates if one == judge or called[one] == own]
     kin = [one for one in candidates if family and _family(called[one]) == family]
     kin = [one for one in kin if one not in same]
@@ -234,7 +234,7 @@ def _of_kin(judge: str, candidates: Sequence[str], models: Mapping[str, Any]) ->
         yield Check("judge", said, is_doubtful=True)
 
 
-def _called(name: str, models: Mapping[str, Any]) -> str:
+def _name(name: str, models: Mapping[str, Any]) -> str:
     """The model behind a name: its weights, or what its server calls it."""
     entry = models.get(name) or {}
     return str(entry.get("weights") or entry.get("model") or name)

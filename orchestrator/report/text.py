@@ -72,8 +72,8 @@ def safe_line(
         joined: Keep joiners between letters and between emoji, as pages can show them; terminals
             differ in the columns that they take for those.
     """
-    line = _one_line(text, ascii_only=ascii_only, joined=joined)
-    return line if width is None else _cut_end(line, width, ascii_only=ascii_only)
+    line = _line(text, ascii_only=ascii_only, joined=joined)
+    return line if width is None else _cut(line, width, ascii_only=ascii_only)
 
 
 page_line: Final = partial(safe_line, joined=True)
@@ -84,13 +84,13 @@ def safe_name(
     name: str, width: int | None = None, *, ascii_only: bool = False, joined: bool = False
 ) -> str:
     """Like `safe_line`, but cut in the middle: names differ at their ends."""
-    line = _one_line(name, ascii_only=ascii_only, joined=joined)
+    line = _line(name, ascii_only=ascii_only, joined=joined)
     if width is None or cell_len(line) <= width:
         return line
     dots = _dots(ascii_only=ascii_only)
     room = width - len(dots)
     if room < 2:
-        return _cut_end(line, width, ascii_only=ascii_only)
+        return _cut(line, width, ascii_only=ascii_only)
     tail = _fitting(line[::-1], room // 2)[::-1]
     return _fitting(line, room - cell_len(tail)) + dots + tail
 
@@ -110,7 +110,7 @@ def safe_names(
         joined: As for `safe_line`.
     """
     lines = {
-        name: _one_line(name, ascii_only=ascii_only, joined=joined) for name in dict.fromkeys(names)
+        name: _line(name, ascii_only=ascii_only, joined=joined) for name in dict.fromkeys(names)
     }
     long = {name for name, line in lines.items() if cell_len(line) > width}
     if not long and len(set(lines.values())) == len(lines):
@@ -121,8 +121,8 @@ def safe_names(
     cuts: tuple[Callable[[str], str], ...] = (
         lambda line: safe_name(line, width, ascii_only=ascii_only, joined=joined),
         lambda line: dots + _fitting(line[::-1], width - len(dots))[::-1],
-        lambda line: _cut_end(line, width, ascii_only=ascii_only),
-        lambda line: _cut_end(dots + line[begin:], width, ascii_only=ascii_only),
+        lambda line: _cut(line, width, ascii_only=ascii_only),
+        lambda line: _cut(dots + line[begin:], width, ascii_only=ascii_only),
     )
     for cut in cuts:
         shown = {name: cut(line) if name in long else line for name, line in lines.items()}
@@ -188,7 +188,7 @@ def own_words(text: str, *, ascii_only: bool = False) -> str:
     )
 
 
-def _one_line(text: str, *, ascii_only: bool, joined: bool = False) -> str:
+def _line(text: str, *, ascii_only: bool, joined: bool = False) -> str:
     line = _BLANKS.sub(" ", text[:_MAX_LENGTH]).strip(" ")
     more = _dots(ascii_only=ascii_only) if len(text) > _MAX_LENGTH else ""
     return _visible(line, ascii_only=ascii_only, joined=joined) + more
@@ -253,7 +253,7 @@ def _dots(*, ascii_only: bool) -> str:
     return "..." if ascii_only else ELLIPSIS
 
 
-def _cut_end(line: str, width: int, *, ascii_only: bool) -> str:
+def _cut(line: str, width: int, *, ascii_only: bool) -> str:
     if cell_len(line) <= width:
         return line
     dots = _dots(ascii_only=ascii_only)

@@ -160,7 +160,7 @@ class Answers:
                 n.rename({"model": "other", "n": "n_other"}), on=["item", "other"]
             )
             losers = losers.filter(_LENGTHS[than](pl.col("n"), pl.col("n_other")))
-        return self._marked(losers)
+        return self._found(losers)
 
     def changed(self, since: "Answers") -> NDArray[np.bool_]:
         """Return for each item whether an answer, or who is best, differs from another run."""
@@ -177,7 +177,7 @@ class Answers:
             known = since.worth(name).lazy().select("item").unique()
             both = both.filter(pl.col("model").ne_missing(pl.col("model_b")))
             changed.append(both.join(known, on="item", how="semi").select("item"))
-        return self._marked(pl.concat(changed))
+        return self._found(pl.concat(changed))
 
     def column(self, name: str, by: str = "") -> pl.Series | None:
         """Return a column beside the table of items, one value an item; None if there is none.
@@ -207,7 +207,7 @@ class Answers:
         table = self._keys.to_frame("item").lazy()
         return table.join(rows, on="item", how="left", maintain_order="left").collect()["value"]
 
-    def _marked(self, items: pl.LazyFrame) -> NDArray[np.bool_]:
+    def _found(self, items: pl.LazyFrame) -> NDArray[np.bool_]:
         """One truth value an item: whether it is among these."""
         there = items.select("item").unique().collect()["item"]
         return self._keys.is_in(there.implode()).to_numpy()
@@ -300,12 +300,12 @@ class Answers:
         """
         if by not in self._kept:
             if indexes is not None:
-                return self._worth(by, self._keys.gather(indexes))
-            self._kept[by] = self._worth(by)
+                return self._scores(by, self._keys.gather(indexes))
+            self._kept[by] = self._scores(by)
         found = self._kept[by]
         return found if indexes is None else found.filter(pl.col("index").is_in(indexes.implode()))
 
-    def _worth(self, by: str, keys: pl.Series | None = None) -> pl.DataFrame:
+    def _scores(self, by: str, keys: pl.Series | None = None) -> pl.DataFrame:
         shown = pl.col("worth").round(_DIGITS)
         if self._sources[by].frame in self._pairs:
             mean = pl.col("value").mean() + 0.5

@@ -114,7 +114,7 @@ def make_app(library: Library, desk: Sheet | None = None) -> Starlette:
     ]
     return Starlette(
         routes=[
-            *(Route(path, _answered(answer)) for path, answer in routes),
+            *(Route(path, _answer(answer)) for path, answer in routes),
             Route("/api/labels/{code}", api.write_label, methods=["POST"]),
             Route("/api/runs/{run}/items/{index:int}/notes", api.write_note, methods=["POST"]),
             Route("/static/{name}", _file),
@@ -148,13 +148,13 @@ class Api:
             self.sheet.write(request.path_params["code"], said["label"])
             return said
 
-        return await _written_by(request, dict[str, str], _MOST_BYTES, write)
+        return await _post(request, dict[str, str], _MOST_BYTES, write)
 
     async def write_note(self, request: Request) -> Response:
         """Save a note on an item or an answer."""
 
         def write(said: dict[str, str | int]) -> object:
-            snapshot, index = self._item_of(request)
+            snapshot, index = self._place(request)
             about = {
                 "item": snapshot.items.keys[index],
                 "model": named(str(said.get("model", "")), snapshot.answers.models),
@@ -166,7 +166,7 @@ class Api:
                 raise UsageError(f"this is no note: {error}") from error
             return {"notes": _notes(snapshot.notes(), [about["item"]])}
 
-        return await _written_by(request, dict[str, str | int], _MOST_NOTE_BYTES, write)
+        return await _post(request, dict[str, str | int], _MOST_NOTE_BYTES, write)
 
     @property
     def sheet(self) -> Sheet:
@@ -185,7 +185,7 @@ class Api:
     def items(self, request: Request) -> object:
         """A stretch of the items that are wanted."""
         snapshot = self.snapshot(request)
-        items, rows = selected(self._library, snapshot, _wanted(request))
+        items, rows = selected(self._library, snapshot, _asked(request))
         first, most = _number(request, "offset", 0), _number(request, "limit", 100)
         answers = snapshot.answers
         rows_shown = rows[first : first + min(most, _MOST)]
@@ -216,8 +216,8 @@ class Api:
 
     def item(self, request: Request) -> object:
         """One item, with its neighbours in the order that is wanted."""
-        snapshot, index = self._item_of(request)
-        _, rows = selected(self._library, snapshot, _wanted(request))
+        snapshot, index = self._place(request)
+        _, rows = selected(self._library, snapshot, _asked(request))
         between = request.query_params.getlist("between")
         shown = page(snapshot.result.frames, snapshot.items.keys[index], between)
         return {
@@ -233,7 +233,7 @@ class Api:
 
     def trace(self, request: Request) -> object:
         """Return the requests made for an item, down to the tokens."""
-        snapshot, index = self._item_of(request)
+        snapshot, index = self._place(request)
         return snapshot.trace(index)
 
     def export(self, request: Request) -> Response:
@@ -245,7 +245,7 @@ class Api:
         if form not in _EXPORTS:
             raise UsageError(f"items can be exported as csv or json, not as {form!r}")
         snapshot = self.snapshot(request)
-        items, rows = selected(self._library, snapshot, _wanted(request))
+        items, rows = selected(self._library, snapshot, _asked(request))
         table = items.table[rows].drop("preview")
         frames = snapshot.result.frames
         if ITEMS in frames:
@@ -256,7 +256,7 @@ class Api:
         disposition = {"Content-Disposition": f'attachment; filename="{name}-items.{form}"'}
         return Response(content, media_type=_EXPORTS[form], headers=disposition)
 
-    def _item_of(self, request: Request) -> tuple[Snapshot, int]:
+    def _place(self, request: Request) -> tuple[Snapshot, int]:
         snapshot = self.snapshot(request)
         index: int = request.path_params["index"]
         if index >= len(snapshot.items.keys):
@@ -282,7 +282,7 @@ def _around(rows: Rows, index: int) -> dict[str, int | None]:
     }
 
 
-def _wanted(request: Request) -> Wanted:
+def _asked(request: Request) -> Wanted:
     given = request.query_params
     return Wanted(
         query=given.get("q", ""),
@@ -299,7 +299,7 @@ def _number(request: Request, name: str, usual: int) -> int:
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else usual
 
 
-def _answered(answer: Answer) -> Callable[[Request], Any]:
+def _answer(answer: Answer) -> Callable[[Request], Any]:
     """Answer in a thread: with a response as it is, with other values as JSON."""
 
     async def answered(request: Request) -> Response:
@@ -322,7 +322,7 @@ def _written(value: object) -> bytes:
     return _encode(value).replace(b"<", b"\\u003c")
 
 
-async def _written_by(
+async def _post(
     request: Request, kind: type[T], most: int, write: Callable[[T], object]
 ) -> Response:
     """The answer to a request whose body is JSON of a kind, and short."""
@@ -339,7 +339,7 @@ async def _written_by(
             raise UsageError("expected a JSON object of texts") from error
         return write(said)
 
-    response: Response = await _answered(written)(request)
+    response: Response = await _answer(written)(request)
     return response
 
 

@@ -385,7 +385,7 @@ def _of_pairs(
     rows = _without_value(rows, "prefer_a")
     said = terms()["column"]
     found = {
-        Measure(f"{method}.{name}", _title(method, title), said[title], digits): value
+        Measure(f"{method}.{name}", _name(method, title), said[title], digits): value
         for needed, name, title, digits, value in _OF_PAIRS
         if needed <= set(rows.columns)
     }
@@ -407,17 +407,17 @@ def _of_scores(frames: FrameFiles, source: Source) -> tuple[pl.DataFrame, _Value
     values = [pl.col(name).filter(pl.col(name).is_finite()) for name in scores[:_MOST_SCORES]]
     for name, value in zip(scores, values, strict=False):
         says = f"Mean over the rows of {source.name}."
-        one = Measure(f"{source.name}.{name}", _title(source.name, score_words(name)), says)
+        one = Measure(f"{source.name}.{name}", _name(source.name, score_words(name)), says)
         found[one] = value.mean()
     if scores:
         says = f"Range of {score_words(scores[0])} in {source.name}."
-        one = Measure(f"{source.name}.spread", _title(source.name, "spread"), says)
+        one = Measure(f"{source.name}.spread", _name(source.name, "spread"), says)
         found[one] = values[0].max() - values[0].min()
         good = _without_value(good, *scores)
         if "without value" in good.columns:
             _, _, title, digits, value = _OF_PAIRS[-1]
             key, says = f"{source.name}.undefined", terms()["column"][title]
-            found[Measure(key, _title(source.name, title), says, digits)] = value
+            found[Measure(key, _name(source.name, title), says, digits)] = value
     return good, found
 
 
@@ -428,5 +428,5 @@ def _without_value(rows: pl.DataFrame, *values: str) -> pl.DataFrame:
     return marked if lack and marked["without value"].any() else rows
 
 
-def _title(source: str, what: str) -> str:
+def _name(source: str, what: str) -> str:
     return page_line(f"{source} · {what}")

@@ -203,7 +203,7 @@ def serve(
         DatasetError: If a row of the sheet is wrong.
     """
     desk = None if labels is None else Sheet(labels)
-    listening = _listen(port)
+    listening = _opened(port)
     taken = listening.getsockname()[1]
 
     def announce(token: str) -> None:
@@ -250,7 +250,7 @@ def serve(
             runner.run(uvicorn.Server(config).serve(sockets=[listening]))
 
 
-def _listen(port: int | None) -> socket.socket:
+def _opened(port: int | None) -> socket.socket:
     if port is not None and not 0 <= port <= _MAX_PORT:
         raise UsageError(f"--port must be from 0 (any free port) to {_MAX_PORT}, not {port}")
     for wanted in (USUAL_PORT, 0) if port is None else (port,):

@@ -64,12 +64,12 @@ def examples(material: Material) -> list[Examples]:
             best = _top(material, frame, read, [(which, by) for *_, which, by in kinds])
             rows = [[_row(material, frame, role_columns, at) for at in of["place"]] for of in best]
             answers = _answers(
-                material, {key for part in rows for row in part for key in _keys(row)}
+                material, {key for part in rows for row in part for key in _about(row)}
             )
             for (key, title, says, *_), part in zip(kinds, rows, strict=True):
                 # Of another method's frame.
                 mark, end = (f"-{frame}", f" ({frame})") if key in taken else ("", "")
-                cases = [_case(row, columns, answers) for row in part]
+                cases = [_shown(row, columns, answers) for row in part]
                 found += [Examples(key + mark, title + end, says, cases)] if cases else []
             taken |= {key for key, *_ in kinds}
     return found
@@ -164,7 +164,7 @@ def _top(
         for at, (which, _) in enumerate(orders):
             valued = rows.with_columns(by=values[str(at)], place=places)
             # Few rows of a large run are left to look at closely.
-            found = valued.filter(_may_enter(best[at])).filter(which).select(*_BEST)
+            found = valued.filter(_fits(best[at])).filter(which).select(*_BEST)
             if len(found):
                 best[at] = (
                     pl.concat([best[at], found])
@@ -176,7 +176,7 @@ def _top(
     return best
 
 
-def _may_enter(best: pl.DataFrame) -> pl.Expr:
+def _fits(best: pl.DataFrame) -> pl.Expr:
     """Return which rows would stand before the last of the best ones."""
     if len(best) < _EACH:
         return pl.lit(value=True)
@@ -185,7 +185,7 @@ def _may_enter(best: pl.DataFrame) -> pl.Expr:
     return entering
 
 
-def _keys(row: Row) -> list[tuple[object, ...]]:
+def _about(row: Row) -> list[tuple[object, ...]]:
     """Item, turn and model of each answer that a row is about."""
     models = [row[name] for name in ("model", "model_a", "model_b") if name in row]
     return [(row["item"], row.get("turn") or 1, model) for model in models]
@@ -217,9 +217,9 @@ def _row(material: Material, frame: str, role: Named, place: int) -> Row:
     return {name: value for name, value in row.items() if name not in taken} | named
 
 
-def _case(row: Row, columns: Named, answers: Answers) -> tuple[str, Texts, Texts]:
+def _shown(row: Row, columns: Named, answers: Answers) -> tuple[str, Texts, Texts]:
     """A sentence on a row, what was asked, and what was said."""
-    known = {str(key[-1]): answers.get(key, {}) for key in _keys(row)}
+    known = {str(key[-1]): answers.get(key, {}) for key in _about(row)}
     first: Row = next(filter(None, known.values()), {})
     asked = [("Prompt", _given(first.get("prompt")))] if first else []
     if first.get("reference"):

@@ -101,12 +101,12 @@ def of_methods(material: Material) -> Iterator[tuple[str, str, list[Figure]]]:
         heading = summary.section or source.name
         place = plugins.label(source.kind) if summary.section else source.name
         _, figures = sections.setdefault(key(place), (heading, []))
-        figures += _figures(material, source, summary)
+        figures += _drawn(material, source, summary)
     for place, (heading, figures) in sections.items():
         yield place, heading, figures
 
 
-def _figures(material: Material, source: Source, summary: type[Summary[Settings]]) -> list[Figure]:
+def _drawn(material: Material, source: Source, summary: type[Summary[Settings]]) -> list[Figure]:
     context = material.context
     try:
         rows = given(context, source, summary.reads)
@@ -166,7 +166,7 @@ def of_agreement(material: Material) -> list[Figure]:
         return []
     level = material.context.confidence_level
     compared = [_matrix(aligned, level)] if len(aligned.names) > 1 else []
-    return [*compared, *_lengths(aligned, level)]
+    return [*compared, *_length(aligned, level)]
 
 
 def _matrix(aligned: Aligned, level: float) -> Figure:
@@ -202,7 +202,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     return Figure(table.key, title, basis_of(aligned, level), says, table, picture)
 
 
-def _lengths(aligned: Aligned, level: float) -> list[Figure]:
+def _length(aligned: Aligned, level: float) -> list[Figure]:
     lengths = aligned.frame["length"].drop_nans()
     if lengths.n_unique() < 2:
         return []

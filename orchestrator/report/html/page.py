@@ -77,7 +77,7 @@ def render(material: Material) -> str:
         at = [one.key in ("tables", "basis") for one in found].index(True)
         found.insert(at, Section("examples", "Examples", examples=shown))
     figures = [figure for section in found for figure in section.figures]
-    return page("page.html.j2", figures, behind=_behind(material), **_variables(material, found))
+    return page("page.html.j2", figures, behind=_behind(material), **_context(material, found))
 
 
 def content(material: Material, parts: Sequence[Section] | None = None) -> str:
@@ -91,10 +91,10 @@ def content(material: Material, parts: Sequence[Section] | None = None) -> str:
     figures = [figure for section in parts for figure in section.figures if not undrawn()]
     waiting = Markup('<p class="faint">Drawing …</p>')
     drawn = {figure.key: waiting for figure in figures if figure.picture is not None}
-    return main.render(_variables(material, parts), shown="sections", drawn=drawn, grid=keyed())
+    return main.render(_context(material, parts), shown="sections", drawn=drawn, grid=keyed())
 
 
-def _variables(material: Material, parts: Sequence[Section]) -> dict[str, object]:
+def _context(material: Material, parts: Sequence[Section]) -> dict[str, object]:
     # Notes on the rankings, and why there are no charts where there are none.
     found = [
         f"{one.source or 'ranking'}: {note}"
