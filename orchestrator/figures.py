@@ -7,7 +7,7 @@ from itertools import chain, count
 from typing import Any, Final, Literal
 
 from orchestrator.numbers import finite
-from orchestrator.tables import Column, Measured, Table, cell_text
+from orchestrator.tables import Measured, Table, cell_text
 
 Kind = Literal["intervals", "matrix", "bars", "lines"]
 
@@ -83,32 +83,9 @@ def free(name: str, taken: Container[str], between: str = "-") -> str:
     return next(one for one in chain([name], numbered) if one not in taken)
 
 
-def point(label: str, cell: Measured, column: Column, group: str = "") -> dict[str, object] | None:
-    """A row of an "intervals" picture; None where there is no value and no bound, open or not.
-
-    Args:
-        label: What stands at the row.
-        cell: The number.
-        column: Of the number, for its form.
-        group: The row's group; empty for none.
-    """
-    if all(one is None or math.isnan(one) for one in (cell.value, cell.low, cell.high)):
-        return None
-    return {
-        "label": label,
-        "group": group,
-        "value": finite(cell.value),
-        "low": finite(cell.low),
-        "high": finite(cell.high),
-        "low_open": cell.low is not None and math.isinf(cell.low),
-        "high_open": cell.high is not None and math.isinf(cell.high),
-        "tip": f"{label}{f', {group}' if group else ''}: {cell_text(column, cell)}",
-    }
-
-
 def points(
     table: Table,
-    label: int,
+    label: int | Sequence[int],
     value: int,
     group: int | None = None,
 ) -> list[dict[str, Any]]:
@@ -116,7 +93,7 @@ def points(
 
     Args:
         table: The table.
-        label: Place of the column of labels.
+        label: Place of the column of labels, or of several.
         value: Place of the column of numbers.
         group: Place of the column of groups; None for none.
     """
@@ -124,16 +101,30 @@ def points(
     # Of groups, a part would be missed, and colours that come again tell nothing.
     if groups and (len(groups) > MAX_GROUPS or len(table.rows) > MAX_ROWS):
         return []
-    found = []
+    labels = [label] if isinstance(label, int) else label
+    found: list[dict[str, Any]] = []
     for row in table.rows[:MAX_ROWS]:
         cell = row[value]
         if isinstance(cell, int | float):
             cell = Measured(float(cell))
-        if isinstance(cell, Measured):
-            grouped = "" if group is None else str(row[group])
-            words = cell_text(table.columns[label], row[label])
-            found.append(point(words, cell, table.columns[value], grouped))
-    rows = [row for row in found if row is not None]
+        if not isinstance(cell, Measured):
+            continue
+        ends = {"value": cell.value, "low": cell.low, "high": cell.high}
+        if all(end is None or math.isnan(end) for end in ends.values()):
+            continue
+        grouped = "" if group is None else str(row[group])
+        words = " - ".join(cell_text(table.columns[at], row[at]) for at in labels)
+        text = cell_text(table.columns[value], cell)
+        found.append(
+            {
+                "label": words,
+                "group": grouped,
+                **{name: finite(end) for name, end in ends.items()},
+                "low_open": cell.low is not None and math.isinf(cell.low),
+                "high_open": cell.high is not None and math.isinf(cell.high),
+                "tip": f"{words}{f', {grouped}' if grouped else ''}: {text}",
+            }
+        )
     # Open ends alone have no place on an axis.
-    is_placed = any(row[end] is not None for row in rows for end in ("value", "low", "high"))
-    return rows if is_placed else []
+    is_placed = any(row[end] is not None for row in found for end in ("value", "low", "high"))
+    return found if is_placed else []

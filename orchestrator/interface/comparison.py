@@ -14,7 +14,7 @@ import polars as pl
 from orchestrator.columns import score_words
 from orchestrator.disk.files import write_text
 from orchestrator.errors import UsageError, nearest
-from orchestrator.figures import Figure, Picture, key, point
+from orchestrator.figures import MAX_ROWS, Figure, Picture, key, points
 from orchestrator.interface.differences import (
     BY,
     By,
@@ -39,8 +39,6 @@ from orchestrator.statistics.results import checked_level
 from orchestrator.statistics.trust import no_verdict
 from orchestrator.tables import Cell, Column, Measured, Table, cell_text, counted_words, make_table
 
-_MOST_ROWS: Final = 60
-
 
 def _figure(table: Table, name: str) -> Figure:
     """A table with a forest plot of its first column with intervals, if there is one."""
@@ -54,17 +52,12 @@ def _figure(table: Table, name: str) -> Figure:
         None,
     )
     picture = None
-    if place is not None and 0 < len(table.rows) <= _MOST_ROWS:
+    if place is not None and len(table.rows) <= MAX_ROWS:
+        labels = [at for at, one in enumerate(table.columns[:place]) if one.is_text]
         column = table.columns[place]
-        of_names = [at for at, one in enumerate(table.columns[:place]) if one.is_text]
-        drawn = []
-        for row in table.rows:
-            cell = row[place]
-            if isinstance(cell, Measured):
-                drawn.append(point(" - ".join(str(row[at]) for at in of_names), cell, column))
         options = {"zero": 0.0} if column.name == "difference" else {}
-        shown = [one for one in drawn if one is not None]
-        picture = Picture("intervals", shown, column.name, options=options) if shown else None
+        if shown := points(table, labels, place):
+            picture = Picture("intervals", shown, column.name, options=options)
     return Figure(key(name), table.title, table.basis, "", table, picture)
 
 

@@ -18,6 +18,7 @@ from orchestrator.figures import key
 from orchestrator.report.html import basis, charts, methods, page, shell
 from orchestrator.report.html.examples import examples
 from orchestrator.report.text import safe_block
+from orchestrator.report.words import plain
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.tables import Cell, Column, Measured, make_table
 from tests.report import hostile
@@ -264,7 +265,7 @@ def test_a_block_has_nothing_that_moves_its_neighbours(text):
 def test_a_page_names_no_folder_of_this_machine(said, shown):
     assert basis.without_folders(said) == shown
     settings = {"models": [{"weights": said, "n": 1}, None]}
-    assert basis.portable(settings) == {"models": [{"weights": shown, "n": 1}, None]}
+    assert plain(settings, basis.without_folders) == {"models": [{"weights": shown, "n": 1}, None]}
 
 
 @given(st.integers(0, 6), st.integers(0, 6))

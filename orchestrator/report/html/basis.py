@@ -173,12 +173,3 @@ def _words(value: object) -> str:
 def without_folders(text: str) -> str:
     """The text, of an absolute path its last part only: a reader elsewhere has no such folder."""
     return f"\N{HORIZONTAL ELLIPSIS}/{PurePath(text).name}" if _ABSOLUTE.match(text) else text
-
-
-def portable(settings: object) -> object:
-    """A resolved recipe without the folders of this machine."""
-    if isinstance(settings, Mapping):
-        return {str(key): portable(value) for key, value in settings.items()}
-    if isinstance(settings, list | tuple):
-        return [portable(value) for value in settings]
-    return without_folders(settings) if isinstance(settings, str) else settings

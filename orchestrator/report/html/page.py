@@ -21,7 +21,7 @@ from orchestrator.report.html.figures import Material, made_safe
 from orchestrator.report.html.shell import keyed, page, template, undrawn
 from orchestrator.report.picture import forest
 from orchestrator.report.text import in_command, page_line, safe_block, safe_name, safe_names
-from orchestrator.report.words import subject
+from orchestrator.report.words import plain, subject
 from orchestrator.tables import Table
 
 _MAX_RECIPE: Final = 60_000
@@ -103,7 +103,9 @@ def _context(material: Material, parts: Sequence[Section]) -> dict[str, object]:
     ]
     if needed := undrawn():
         found.append(f"Charts are not shown because they need: {needed}.")
-    recipe = yaml.safe_dump(basis.portable(material.settings), sort_keys=False, allow_unicode=True)
+    recipe = yaml.safe_dump(
+        plain(material.settings, basis.without_folders), sort_keys=False, allow_unicode=True
+    )
     return {
         "shown": "all",
         "material": material,
