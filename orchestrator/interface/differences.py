@@ -133,7 +133,13 @@ def contrasts(
         if found and np.array_equal(found[-1].found.sizes, difference.sizes):
             # Mostly each item counts once: one array does for all.
             difference = replace(difference, sizes=found[-1].found.sizes)
-        largest = _top(points) if not found or about.score == found[0].about.score else None
+        largest = None
+        if not found or about.score == found[0].about.score:
+            apart = (pl.col("b") - pl.col("a")).abs()
+            rows = points.select("item", "turn", "a", "b")
+            rows = rows.filter(apart.is_finite() & (apart > TIE))
+            rows = rows.sort(apart, "item", descending=[True, False])
+            largest = rows.unique("item", keep="first", maintain_order=True).head(MOST_CHANGES)
         found.append(Contrast(about, score.orientation, difference, counted_in(points), largest))
         # The points of the next one are made before the name stands for them.
         del points
@@ -302,14 +308,6 @@ class Change(About, frozen=True):
     def difference(self) -> float:
         """B - a."""
         return self.b - self.a
-
-
-def _top(points: pl.DataFrame) -> pl.DataFrame:
-    """The items of one contrast that differ most, the largest first, each once."""
-    apart = (pl.col("b") - pl.col("a")).abs()
-    rows = points.select("item", "turn", "a", "b").filter(apart.is_finite() & (apart > TIE))
-    rows = rows.sort(apart, "item", descending=[True, False])
-    return rows.unique("item", keep="first", maintain_order=True).head(MOST_CHANGES)
 
 
 def most_changed(found: Sequence[Contrast], side: Side) -> list[Change]:

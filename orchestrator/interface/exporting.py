@@ -184,24 +184,19 @@ def report_tables(result: Result) -> dict[str, Table]:
             for table in (figure.table, *figure.beside)
         ]
         for table in (*drawn, *section.tables, *section.folded):
-            if table.columns and table.rows:
-                _add(found, table)
+            name = table.key
+            if table.source and table.source not in name.replace("-", "_"):
+                name = f"{table.source}.{name}"  # wins-pairwise-ranking-judge has it
+            known = found.get(name)
+            # A figure draws the first table of its method, which stands among all tables too.
+            if table.columns and table.rows and (known is None or known.rows != table.rows):
+                found[figures.free(name, found)] = table
     if not (warning := result.completeness.words()):
         return found
     return {
         name: msgspec.structs.replace(table, warning=f"{warning} {table.warning}".rstrip())
         for name, table in found.items()
     }
-
-
-def _add(found: dict[str, Table], table: Table) -> None:
-    name = table.key
-    if table.source and table.source not in name.replace("-", "_"):  # wins-pairwise-ranking-judge
-        name = f"{table.source}.{name}"
-    known = found.get(name)
-    # A figure draws the first table of its method, which stands among all tables too.
-    if known is None or known.rows != table.rows:
-        found[figures.free(name, found)] = table
 
 
 def texts(result: Result, form: TextFormat, wanted: Wanted = _ALL) -> dict[str, str]:

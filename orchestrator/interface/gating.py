@@ -273,17 +273,20 @@ class _Deciding:
             sides = sides[:1]
         method = ranked_method(sides[0], one.left)
         rated, table = self._ratings(sides, method, one.left.option("judge"))
-        at = [self._place(term, table, sides, method) for term in one.terms]
-        if isinstance(at[0], str) or isinstance(at[-1], str):
-            missing = next(place for place in at if isinstance(place, str))
-            return _nothing(missing)
+        at = []
+        for term in one.terms:
+            own = self.own(term).names[0].text
+            name = competitors(sides, method).get(self._side(term).label, {}).get(own, own)
+            if name not in table.models:
+                return _nothing(f"{own} was not judged")
+            at.append(table.models.index(name))
         n_items = table.n_items_used
         sizes = n_items, table.n_clusters if table.n_clusters != n_items else None
         if one.right is None:
             value = float(rated.values[at[0]])
             low, high = float(rated.low[at[0]]), float(rated.high[at[0]])
             return _rated(value, interval_or_none(low, high, self._level), sizes)
-        first, second = (place for place in at if not isinstance(place, str))
+        first, second = at
         if first == second:
             return _nothing(
                 "it answers with the same weights and settings in both runs, and so has one rating"
@@ -309,14 +312,6 @@ class _Deciding:
             rated = rate(sums, table.models, confidence_level=self._level)
             self._rated[key] = (rated, table)
         return self._rated[key]
-
-    def _place(self, term: Term, table: Table, sides: Sequence[Side], method: str) -> int | str:
-        """The place of a model among the competitors; why it has none."""
-        own = self.own(term).names[0].text
-        name = competitors(sides, method).get(self._side(term).label, {}).get(own, own)
-        if name not in table.models:
-            return f"{own} was not judged"
-        return table.models.index(name)
 
 
 def _nothing(

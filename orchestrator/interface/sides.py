@@ -251,19 +251,15 @@ def notes_of(sides: Sequence[Side], common: Common) -> list[str]:
             ]
             alone = [name for name in first.names[kind] if name not in renamed.values()]
             others = [name for name in side.names[kind] if name not in renamed]
-            if alone or others:
-                notes.append(_alone(kind, first.label, side.label, alone, others))
+            parts = [
+                f"{kind}{'s' * (len(names) != 1)} {', '.join(names)} only in {label}"
+                for label, names in ((first.label, alone), (side.label, others))
+                if names
+            ]
+            both = alone and others
+            advice = f"; to compare them: --match {kind}={alone[0]}:{others[0]}" if both else ""
+            notes += [f"Not compared: {', '.join(parts)}{advice}."] if parts else []
     return notes
-
-
-def _alone(kind: str, first: str, second: str, alone: Sequence[str], others: Sequence[str]) -> str:
-    parts = [
-        f"{kind}{'s' * (len(names) != 1)} {', '.join(names)} only in {label}"
-        for label, names in ((first, alone), (second, others))
-        if names
-    ]
-    advice = f"; to compare them: --match {kind}={alone[0]}:{others[0]}" if alone and others else ""
-    return f"Not compared: {', '.join(parts)}{advice}."
 
 
 def _given(

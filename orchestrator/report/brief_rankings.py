@@ -173,7 +173,13 @@ def _best(analysis: RankingAnalysis, ranked: Sequence[str]) -> Phrase:
     """State the best model: by how much over the second, and how often it wins against it."""
     best, second = ranked[:2]
     amount = _amount(_pair(analysis, best, second))
-    won = _wins(analysis, best, second)
+    wins = analysis.wins
+    row, column = wins.models.index(best), wins.models.index(second)
+    value, low, high = (part[row][column] for part in (wins.preference, wins.low, wins.high))
+    # Of more models the interval is for these two alone, and would not say what all pairs say.
+    ends = numbers.bounds(low, high, low_open=False, high_open=False)
+    alone = (math.nan, math.nan) if len(wins.models) > 2 else ends
+    won = "" if value is None else numbers.percent(value, *alone, decimals=0)
     said = ", ".join(part for part in (amount, f"win rate {won}" if won else "") if part)
     if len(ranked) == 2:
         return phrase(Name(best), " is better than ", Name(second), f": {said}." if said else ".")
@@ -223,18 +229,6 @@ def _amount(pair: Pair) -> str:
         return ""
     amount, comma, rest = neighbour_amount(pair).partition(", without")
     return f"{amount} Elo{comma}{rest}"
-
-
-def _wins(analysis: RankingAnalysis, model: str, other: str) -> str:
-    wins = analysis.wins
-    row, column = wins.models.index(model), wins.models.index(other)
-    value, low, high = (part[row][column] for part in (wins.preference, wins.low, wins.high))
-    if value is None:
-        return ""
-    # Of more models the interval is for these two alone, and would not say what all pairs say.
-    ends = numbers.bounds(low, high, low_open=False, high_open=False)
-    alone = (math.nan, math.nan) if len(wins.models) > 2 else ends
-    return numbers.percent(value, *alone, decimals=0)
 
 
 def _checks(

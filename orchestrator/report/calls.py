@@ -84,7 +84,11 @@ def _stages(page: Page, stages: Sequence[StageCount]) -> Iterator[RenderableType
     rows_of = Counter((stage.name, stage.model) for stage in stages)
     # Rows that are alike in both would not say which method they are of.
     methods = any(n > 1 for n in rows_of.values())
-    rows = [(_label(group), _counts(page, _sum(group))) for group in shown]
+    rows = []
+    for group in shown:
+        one, n = group[0], len(group)
+        models = one.model if n == 1 else numbers.counted(n, "model")
+        rows.append(((one.name, models, one.method), _counts(page, _sum(group))))
     if len(rows) > 1:
         total = ("" if methods else _TOTAL, "", _TOTAL)
         blank = [Text("") for _ in rows[0][1]]
@@ -98,13 +102,6 @@ def _stages(page: Page, stages: Sequence[StageCount]) -> Iterator[RenderableType
     yield _named(page, titles, named, columns, [row[: len(columns)] for _, row in rows])
     if len(shown) < len(stages):
         yield page.words("Each model by itself: orchestrator plan RECIPE --json", FAINT)
-
-
-def _label(group: Sequence[StageCount]) -> tuple[str, str, str]:
-    """The stage, the model or the number of models, and the method of a row."""
-    first = group[0]
-    models = first.model if len(group) == 1 else numbers.counted(len(group), "model")
-    return first.name, models, first.method
 
 
 def _sum(stages: Sequence[StageCount]) -> StageCount:
@@ -420,22 +417,17 @@ def probe_tables(
         name = Text(safe_line(one.name.replace("_", " ")))
         found.add_row(name, Text(safe_line(one.value), _STYLES[one.state]), seen)
     can = _table("numbers", "methods", "why")
-    for (word, why, remedy), methods in _alike(verdicts).items():
-        said = Text(safe_line(why if word != EXACT else ""))
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    order = (EXACT, BOUNDED, NOT_KNOWN, IMPOSSIBLE)
+    for judged in sorted(verdicts, key=lambda one: order.index(one.verdict)):
+        why = judged.why if judged.verdict != EXACT else ""
+        alike.setdefault((judged.verdict, why, judged.remedy), []).append(judged.method)
+    for (word, why, remedy), methods in alike.items():
+        said = Text(safe_line(why))
         if remedy:
             said.append(f"\n→ {safe_line(remedy)}", FAINT)
         can.add_row(Text(word, _STYLES[word]), Text(safe_line(", ".join(methods))), said)
     return Group(Text(safe_line(title), HEADING), found, Text(""), can, Text(""))
-
-
-def _alike(verdicts: Sequence[Verdict]) -> dict[tuple[str, str, str], list[str]]:
-    """Methods by verdict, reason and remedy, the best verdict first."""
-    found: dict[tuple[str, str, str], list[str]] = {}
-    order = (EXACT, BOUNDED, NOT_KNOWN, IMPOSSIBLE)
-    for judged in sorted(verdicts, key=lambda one: order.index(one.verdict)):
-        why = judged.why if judged.verdict != EXACT else ""
-        found.setdefault((judged.verdict, why, judged.remedy), []).append(judged.method)
-    return found
 
 
 def _table(*columns: str) -> Table:

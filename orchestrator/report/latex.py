@@ -14,7 +14,7 @@ from typing import Final
 
 from orchestrator import figures, numbers
 from orchestrator.report.text import safe_line
-from orchestrator.tables import GROUP, Cell, Column, Parts, Table, cell_parts
+from orchestrator.tables import GROUP, Cell, Column, Table, cell_parts
 
 _NUMBER: Final = re.compile(r"(?<![\w.])[+-]?\d+(?:,\d{3})*(?:\.\d+)?(?!\w)")
 # What TeX obeys, what it sets as another sign, and what a row or `\\` takes for an argument.
@@ -125,16 +125,13 @@ def _row(
         if wanted == ("text",):
             cells.append(escaped(parts.value))
             continue
-        cells.append(_value(parts, footnotes))
+        value = _number(parts.value)
+        if parts.why:
+            mark = footnotes.setdefault(parts.why, _mark(len(footnotes)))
+            value += rf"\textsuperscript{{{mark}}}"
+        cells.append(value)
         cells += [_number(getattr(parts, field)) for field in wanted[1:]]
     return " & ".join(cells)
-
-
-def _value(parts: Parts, footnotes: dict[str, str]) -> str:
-    if not parts.why:
-        return _number(parts.value)
-    mark = footnotes.setdefault(parts.why, _mark(len(footnotes)))
-    return rf"{_number(parts.value)}\textsuperscript{{{mark}}}"
 
 
 def _mark(place: int) -> str:

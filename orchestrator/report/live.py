@@ -27,7 +27,7 @@ from orchestrator.report.page import (
     make_console,
     paged,
 )
-from orchestrator.report.progress import ModelProgress, Pace, Progress, RankingProgress, foremost
+from orchestrator.report.progress import ModelProgress, Pace, Progress, foremost
 from orchestrator.report.text import is_quiet, safe_line, write_to
 
 # Between two lines, and between two looks of a bar, seconds.
@@ -209,10 +209,17 @@ def _above(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[T
 
 def _below(page: Page, progress: Progress) -> Iterator[Text]:
     """The lines below the models: rankings that form, failures, and what Ctrl-C does."""
-    rankings = [page.flow(_ranking(page, ranking)) for ranking in progress.rankings]
     few = None if page.height is None else max(1, page.height // (2 * _MAX_LINES))
-    for lines in rankings[:few]:
-        yield from _first(page, lines)
+    names = page.width // 2
+    for ranking in progress.rankings[:few]:
+        style = f"{HEADING} {BAD}" if ranking.untrusted else FAINT
+        after = page.words(f" {ranking_words(ranking, ascii_only=page.ascii_only)}", style)
+        ranked = [
+            Text.assemble(page.name(one.model, names), " ", page.cell(standing(one)))
+            for one in ranking.standings
+        ]
+        method = Text.assemble(page.name(ranking.method, names, HEADING), after)
+        yield from _first(page, page.flow([method, *ranked]))
     if progress.failures:
         order = sorted(progress.failures.items(), key=lambda pair: (-pair[1], pair[0]))
         causes = (f"{cause} {numbers.count(n)}" for cause, n in order)
@@ -262,17 +269,6 @@ def _bar(page: Page, progress: Progress) -> Text:
         no_wrap=True,
         overflow="crop",
     )
-
-
-def _ranking(page: Page, ranking: RankingProgress) -> list[Text | str]:
-    names = page.width // 2
-    style = f"{HEADING} {BAD}" if ranking.untrusted else FAINT
-    after = page.words(f" {ranking_words(ranking, ascii_only=page.ascii_only)}", style)
-    parts: list[Text | str] = [Text.assemble(page.name(ranking.method, names, HEADING), after)]
-    return parts + [
-        Text.assemble(page.name(one.model, names), " ", page.cell(standing(one)))
-        for one in ranking.standings
-    ]
 
 
 def _models(

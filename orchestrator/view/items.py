@@ -292,7 +292,10 @@ class Items:
 
 def build(frames: FrameFiles, sources: Sequence[Source]) -> Items:
     """The table of a run; texts are not kept, but for the beginning of each prompt."""
-    table = _begun(frames)
+    preview = pl.col("prompt").str.slice(0, _PREVIEW).alias("preview")
+    table = pl.DataFrame(schema=dict.fromkeys(("item", "category", "preview"), pl.String))
+    if ITEMS in frames:
+        table = frames.scan(ITEMS).select("item", "category", preview).collect()
     measures: list[Measure] = []
     for rows, values in _measured(frames, sources):
         new = {one: value for one, value in values.items() if one.key not in table.columns}
@@ -323,13 +326,6 @@ _COUNTED: Final = (
     ("cut", "cut off", "finish_reason", pl.col("finish_reason") == "length"),
     ("failed", "failed", "status", pl.col("status") != "ok"),
 )
-
-
-def _begun(frames: FrameFiles) -> pl.DataFrame:
-    preview = pl.col("prompt").str.slice(0, _PREVIEW).alias("preview")
-    if ITEMS in frames:
-        return frames.scan(ITEMS).select("item", "category", preview).collect()
-    return pl.DataFrame(schema=dict.fromkeys(("item", "category", "preview"), pl.String))
 
 
 # Measures of pairs: the columns they need, name, title, digits, and value of an item
