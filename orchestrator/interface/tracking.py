@@ -37,7 +37,6 @@ _log = logging.getLogger(__name__)
 # Seconds between two points of progress, and how long the end waits for a tracker.
 _GAP_S: Final = 10.0
 _END_S: Final = 60.0
-_MAX_WAITING: Final = 100
 _MAX_METRICS: Final = 500
 _MAX_NAME: Final = 200
 
@@ -79,7 +78,8 @@ class Tracking(Display):
         state: State = "failed" if self.result is None else state_of(self.result)
         metrics = {} if self.result is None else of_result(self.result)
         for thread in self._threads:
-            thread.finish(lambda tracker: tracker.end(metrics, state))
+            thread.put(lambda tracker: tracker.end(metrics, state))
+            thread.put(None)
         until = time.monotonic() + _END_S
         for thread in self._threads:
             if fault := thread.fault(max(0.0, until - time.monotonic())):
@@ -132,29 +132,16 @@ class _Thread:
         self.kind = log_to.kind
         self._tracker = TRACKERS[self.kind]()
         self._fault = ""
-        self._tasks: queue.Queue[Callable[[Tracker], None] | None] = queue.Queue(_MAX_WAITING)
+        # A point each ten seconds at most, so that what waits for a slow one stays small
+        self._tasks: queue.SimpleQueue[Callable[[Tracker], None] | None] = queue.SimpleQueue()
         # A daemon: what it waits for must not keep the process.
         self._thread = threading.Thread(target=self._work, name=f"log_to-{self.kind}", daemon=True)
         self.put(lambda tracker: tracker.begin(log_to, name, folder, parameters))
         self._thread.start()
 
-    def put(self, task: Callable[[Tracker], None]) -> None:
-        """Have it do something; dropped if it is too slow."""
-        try:
-            self._tasks.put_nowait(task)
-        except queue.Full:
-            _log.debug("log_to: %s is slow; a point of progress is dropped", self.kind)
-
-    def finish(self, task: Callable[[Tracker], None]) -> None:
-        """Have it do a last thing, instead of what waits for a slow tracker."""
-        while True:
-            try:
-                self._tasks.put_nowait(task)
-                self._tasks.put_nowait(None)
-            except queue.Full:
-                self._tasks.get_nowait()
-            else:
-                return
+    def put(self, task: Callable[[Tracker], None] | None) -> None:
+        """Have it do something; None ends it."""
+        self._tasks.put(task)
 
     def fault(self, timeout_s: float) -> str:
         """Return why it failed, empty if it did not, after waiting for it."""
