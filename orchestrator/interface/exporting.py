@@ -31,7 +31,6 @@ from orchestrator.report.export import (
 from orchestrator.report.generic import generic_markdown
 from orchestrator.report.html.figures import Material
 from orchestrator.report.html.page import all_figures, render, sections
-from orchestrator.report.html.page import summary as page_summary
 from orchestrator.report.html.shell import undrawn
 from orchestrator.report.latex import latex
 from orchestrator.report.words import UNTRUSTED
@@ -85,11 +84,6 @@ def charts(result: Result) -> dict[str, object]:
     return {
         key: altair.Chart.from_dict(found) for key, found in specified.items() if found is not None
     }
-
-
-def summary(result: Result) -> str:
-    """A run in short, as HTML for a notebook."""
-    return page_summary(material(result))
 
 
 def _module() -> ModuleType:

@@ -372,8 +372,8 @@ class Result:
         return f"<Result {str(self.path)!r}: {'interrupted, ' if is_cut_off else ''}{counts}>"
 
     def _repr_html_(self) -> str:
-        said: str = _module("exporting").summary(self)
-        return said
+        page = importlib.import_module("orchestrator.report.html.page")
+        return str(page.summary(_module("exporting").material(self)))
 
 
 def _module(name: str) -> ModuleType:
