@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 872,
+    "private functions used once": 836,
     "functions with `Any` in the signature": 202,
     "lines": 97_798,
     "files": 395,
-    "distinct names": 3_481,
+    "distinct names": 3_367,
     "value classes": 476,
     "fields of value classes": 2_310,
     "pairs of value classes that share 60 % of their fields": 14,
