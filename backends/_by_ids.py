@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
-import msgspec
 import numpy as np
 from pydantic import Field
 
@@ -27,7 +26,7 @@ from orchestrator.records import (
     unsupported,
 )
 from orchestrator.wire import by_ids, replies
-from orchestrator.wire.by_ids import Cut, Forced, Path, Walk
+from orchestrator.wire.by_ids import Cut, Forced, Walk
 from orchestrator.wire.failures import Failed
 from orchestrator.wire.requests import Dialect
 
@@ -93,25 +92,6 @@ class Separated:
         if not self._between or rest != 2 * self._between or rest == twice:
             raise Failed(unsupported("the server's tokenizer does not decode tokens one by one"))
         self._ids = ids
-
-
-class Labels(msgspec.Struct):
-    """Labels as paths of tokens, and what was read of them so far.
-
-    Attributes:
-        whole: Ids of the prompt and of the answer as far as it is begun.
-        paths: Of the labels, by label and spelling.
-        walk: What was read.
-    """
-
-    whole: Ids
-    paths: tuple[tuple[Path, ...], ...]
-    walk: Walk
-
-    def choice(self, method: str, n_cached: int, n_requests: int) -> Choice:
-        """Return the choice that the readings make."""
-        logprobs, upper = by_ids.totals(self.paths, self.walk.read)
-        return Choice(logprobs, upper, method, len(self.whole), n_cached, n_requests)
 
 
 class ByIdsConfig(ChatConfig):
@@ -215,8 +195,8 @@ class ByIds(OpenaiCompatible):
         """A choice by a model that can be asked it; raises `Failed`."""
         raise NotImplementedError
 
-    async def _labels(self, ask: ChooseAsk) -> Labels:
-        """The labels as paths, nothing read yet.
+    async def _labels(self, ask: ChooseAsk) -> tuple[Ids, Walk]:
+        """The ids of the prompt with the begun answer, and the labels' paths, nothing read yet.
 
         Raises:
             Failed: If they can't be told apart, or the server does not say.
@@ -229,7 +209,7 @@ class ByIds(OpenaiCompatible):
         paths, tree = await self._paths(whole, len(begun), ask.labels)
         negligible = self._config.choose_negligible
         least = math.log(negligible) if negligible else -math.inf
-        return Labels(whole, paths, Walk(tree, least))
+        return whole, Walk(tree, least, paths)
 
     async def _paths(self, whole: Ids, n_begun: int, labels: Sequence[Label]) -> Cut:
         """Cut labels after the prompt and the begun answer, whose ids are the last `n_begun`.

@@ -91,10 +91,11 @@ class _Named(msgspec.Struct, frozen=True):
     def columns(self) -> dict[str, str]:
         """Return the columns that there are, by the name that reports know them by."""
         named = {name: getattr(self, name) for name in self.__struct_fields__}
-        return {name: column for name, column in named.items() if column and name != "title"}
+        texts = {name: one for name, one in named.items() if one and isinstance(one, str)}
+        return {name: column for name, column in texts.items() if name != "title"}
 
 
-class PairColumns(msgspec.Struct, frozen=True):
+class PairColumns(_Named, frozen=True):
     """Columns of rows that compare two models on an item; empty for what the rows do not have.
 
     They give rankings, also while the run goes on, and figures of the judges.
@@ -152,11 +153,9 @@ class PairColumns(msgspec.Struct, frozen=True):
     def columns(self) -> dict[str, str]:
         """Return the columns that there are, by the name that reports know them by."""
         named = {
-            name.replace("preference", "prefer_a"): getattr(self, name)
-            for name in self.__struct_fields__
+            name.replace("preference", "prefer_a"): one for name, one in super().columns().items()
         }
-        named |= {name: name for name in self.estimators}
-        return {name: one for name, one in named.items() if one and isinstance(one, str)}
+        return named | {name: name for name in self.estimators}
 
 
 class ScoreColumns(_Named, frozen=True):

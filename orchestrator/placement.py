@@ -233,18 +233,13 @@ def _left(shares: Iterable[Share], inventory: Inventory) -> tuple[dict[str, _Amo
         for gpu in share.gpus:
             left[gpu] = minus(left.get(gpu, (0,)), (share.n_bytes,))
         for name in share.nodes:
-            left[name] = minus(left.get(name, (0, 0, 0)), _taken(share.size))
+            left[name] = minus(left.get(name, (0, 0, 0)), _amounts(share.size, 0))
     return left, n_servers
 
 
-def _amounts(size: Size) -> _Amounts:
-    """The resources of a node, the scarcest first."""
-    return (size.gpus, size.cpus, sys.maxsize if size.n_bytes is None else size.n_bytes)
-
-
-def _taken(size: Size) -> _Amounts:
-    """The resources that a server takes of a node, in the same order."""
-    return (size.gpus, size.cpus, size.n_bytes or 0)
+def _amounts(size: Size, uncounted: int = sys.maxsize) -> _Amounts:
+    """The resources of a node, or, with 0 for `uncounted`, of a server; the scarcest first."""
+    return (size.gpus, size.cpus, uncounted if size.n_bytes is None else size.n_bytes)
 
 
 def minus(amounts: _Amounts, taken: _Amounts) -> _Amounts:
@@ -262,7 +257,7 @@ def _piece(demand: Demand, inventory: Inventory) -> _Piece | str | None:
     On a cluster it is a share of each of its nodes.
     """
     if inventory.nodes:
-        least, n_nodes = _taken(demand.size), demand.size.nodes
+        least, n_nodes = _amounts(demand.size, 0), demand.size.nodes
         n_able = sum(_holds(_amounts(node.size), least) for node in inventory.nodes)
         if n_able >= n_nodes:
             return _Piece(demand.name, n_nodes, least)

@@ -6,10 +6,11 @@ are imported when a run with that tracker begins.
 
 import contextlib
 import importlib
+import io
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -86,12 +87,12 @@ class MlflowTracker(Tracker):
 
 
 class TrackioTracker(Tracker):
-    """A run of trackio."""
+    """A run of trackio. What it prints is kept from stdout, which belongs to the results."""
 
     def begin(self, log_to: LogTo, name: str, folder: Path, parameters: Parameters) -> None:  # noqa: ARG002 (it has a place of its own)
         """Open a run and log the parameters."""
         trackio: Any = importlib.import_module("trackio")
-        with quiet():
+        with contextlib.redirect_stdout(io.StringIO()):
             self._run: Any = trackio.init(
                 project=log_to.project or name, name=name, config=dict(parameters), embed=False
             )
@@ -103,18 +104,8 @@ class TrackioTracker(Tracker):
     def end(self, metrics: Mapping[str, float], state: State) -> None:
         """Log the results and close the run."""
         self._run.log({**metrics, "state": state})
-        with quiet():
+        with contextlib.redirect_stdout(io.StringIO()):
             self._run.finish()
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keep what trackio prints from stdout, which belongs to the results."""
-    with (
-        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
-        contextlib.redirect_stdout(nowhere),
-    ):
-        yield
 
 
 class WandbTracker(Tracker):

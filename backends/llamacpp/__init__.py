@@ -48,7 +48,11 @@ from orchestrator.wire.failures import Failed, known
 from orchestrator.wire.parsing import text_of
 from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names
 
+COMPLETION: Final = "/completion"
+_NEXT: Final = Message("user", "z")
 _ALTERNATIVES: Final = 64
+_LIKELY: Final = 64
+"""Alternatives among which a token that says nothing of itself is looked for first."""
 _SMALL_VOCABULARY: Final = 4096
 """Of vocabularies up to this size the whole distribution is asked for."""
 _DRAFTS: Final = (
@@ -90,14 +94,12 @@ class _Server(msgspec.Struct, frozen=True):
     Attributes:
         props: What it says of itself.
         meta: What it says of the model.
-        forcer: Makes it draw given tokens.
         turns: For texts that take several steps; more of them than the server has slots would push
             each other's prompts out of its cache.
     """
 
     props: wire.Props
     meta: wire.Meta
-    forcer: "Forcer"
     turns: asyncio.Semaphore
 
 
@@ -175,6 +177,7 @@ class Connection(ByIds):
     def __init__(self, endpoint: Endpoint, transport: Transport, config: Config) -> None:
         dialect = Dialect(system_role=config.system_role)
         super().__init__(endpoint, transport, dialect, config, raw=True)
+        self._has_grammar = True
         self._found: _Server | None = None
         self._finding = asyncio.Lock()
         self._told_of_metrics = False
@@ -200,9 +203,7 @@ class Connection(ByIds):
                 async with server.turns:
                     for at in lacking:
                         before = (*prompt, *made.tokens[:at])
-                        found, _ = await server.forcer.look_up(
-                            before, made.tokens[at], ask.top_logprobs
-                        )
+                        found, _ = await self._look_up(before, made.tokens[at], ask.top_logprobs)
                         completions.fill(made, at, found, ask.top_logprobs)
         return known(completions.generation(made, self._reading(ask, raw=True)))
 
@@ -246,33 +247,94 @@ class Connection(ByIds):
 
     async def _forced(self, prompt: Ids, ids: Ids, n_top: int) -> Forced:
         server = await self._server()
+        eos = server.props.eos_token.encode("utf-8", "replace")
+        steps: list[Step] = []
         async with server.turns:
-            step = await server.forcer.force(prompt, ids, n_top)
-        top = known(completions.top_of(step.listed, n_top)) if n_top else None
-        return Forced(np.array(step.logprobs, dtype=np.float32), top, step.n_cached)
+            for begin, stop in wire.runs(await self._tokenizer.spelled(ids), eos):
+                before = (*prompt, *ids[:begin])
+                steps += await self._stretch(before, ids[begin:stop], n_top)
+        logprobs = [value for step in steps for value in step.logprobs]
+        listed = [row for step in steps for row in step.listed]
+        top = known(completions.top_of(listed, n_top)) if n_top else None
+        n_cached = steps[0].n_cached if steps else 0
+        return Forced(np.array(logprobs, dtype=np.float32), top, n_cached)
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
         server = await self._server()
-        found = await self._labels(ask)
+        whole, walk = await self._labels(ask)
         async with server.turns:
-            walk, whole = found.walk, found.whole
             n_vocab = server.meta.n_vocab
             usual = n_vocab if n_vocab <= _SMALL_VOCABULARY else _ALTERNATIVES
             n_listed = min(self._config.choose_top_logprobs or usual, n_vocab)
-            reading, n_cached = await server.forcer.look(whole, n_listed)
+            reading, n_cached = await self._look(whole, n_listed)
             walk.add([()], [reading])
             n_requests = 1
             while nodes := walk.unread():
-                reading, _ = await server.forcer.look((*whole, *nodes[0]), n_listed)
+                reading, _ = await self._look((*whole, *nodes[0]), n_listed)
                 walk.add(nodes[:1], [reading])
                 n_requests += 1
             for node, tokens in walk.missing().items():
                 for token in tokens:
-                    step = await server.forcer.step((*whole, *node), token, 1)
+                    step = await self._step((*whole, *node), token, 1)
                     n_requests += 1
                     if not math.isnan(step.logprobs[0]):
                         walk.add([node], [by_ids.Reading({token: step.logprobs[0]})])
-        return found.choice(f"{self.kind}.n_probs", n_cached, n_requests)
+        return walk.choice(f"{self.kind}.n_probs", len(whole), n_cached, n_requests)
+
+    # -- tokens that the server is made to draw ----------------------------------------------------
+
+    async def _stretch(self, before: Ids, tokens: Ids, n_listed: int) -> list[Step]:
+        """Several tokens by a grammar where the server can, else one by one."""
+        if self._has_grammar and len(tokens) > 1:
+            try:
+                return [await self._made(before, tokens, n_listed)]
+            except Failed as failed:
+                failure = failed.failure
+                if failure.status not in {400, 500} or "grammar" not in failure.message.lower():
+                    raise
+                # An old server knows no token ids in grammars; a new one may refuse some tokens.
+                self._has_grammar = failure.status != 400
+        return [
+            await self._step((*before, *tokens[:at]), token, n_listed)
+            for at, token in enumerate(tokens)
+        ]
+
+    async def _step(self, before: Ids, token: int, n_listed: int) -> Step:
+        """The log-probability of one token after others."""
+        (piece,) = await self._tokenizer.spelled((token,))
+        if wire.is_text(piece):
+            try:
+                return await self._made(before, (token,), n_listed)
+            except Failed as failed:
+                if failed.failure.cause != FRAGMENT:
+                    raise
+        reading, n_cached = await self._look_up(before, token, n_listed)
+        ranked = sorted(reading.logprobs.items(), key=lambda pair: -pair[1])
+        value = reading.logprobs.get(token, float("nan"))
+        return Step([value], [ranked[:n_listed]], n_cached)
+
+    async def _look_up(self, before: Ids, token: int, n_listed: int) -> tuple[Reading, int]:
+        """A distribution in which a token is listed, unless it weighs nothing; tokens cached."""
+        n_vocab = (await self._server()).meta.n_vocab
+        n = min(max(_LIKELY, n_listed), n_vocab)
+        reading, n_cached = await self._look(before, n)
+        if token not in reading.logprobs and n < n_vocab:
+            reading, _ = await self._look(before, n_vocab)
+        return reading, n_cached
+
+    async def _look(self, before: Ids, n_listed: int) -> tuple[Reading, int]:
+        """The most likely tokens after others, and how many prompt tokens were cached."""
+        # What is drawn must be told of, so it is a letter; the list is of what was likely.
+        letter = await self._tokenizer.letter()
+        return known(looked(await self._made(before, (letter,), n_listed), letter))
+
+    async def _made(self, before: Ids, tokens: Ids, n_listed: int) -> Step:
+        """Tokens, drawn by force after others."""
+        return await self._ask(
+            COMPLETION,
+            wire.force(before, tokens, n_listed, cache=self._config.cache_prompt),
+            lambda body, secret: forced(body, len(before), tokens, secret),
+        )
 
     # -- what the server is -----------------------------------------------------------------------
 
@@ -302,10 +364,8 @@ class Connection(ByIds):
         if model is None:
             self._names = tuple(dict.fromkeys(other for one in models for other in one.names))
             raise Failed(Failure("not_found", self._no_such_model(), permanent=True))
-        eos = props.eos_token.encode("utf-8", "replace")
-        meta, cache = model.meta or wire.Meta(), self._config.cache_prompt
-        forcer = Forcer(self._ask, self._tokenizer, meta.n_vocab, eos, cache=cache)
-        return _Server(props, meta, forcer, asyncio.Semaphore(max(props.total_slots or 1, 1)))
+        turns = asyncio.Semaphore(max(props.total_slots or 1, 1))
+        return _Server(props, model.meta or wire.Meta(), turns)
 
 
 class Kind(HttpKind[Config]):
@@ -322,107 +382,3 @@ class Kind(HttpKind[Config]):
         except ValueError as error:
             raise UsageError(f"extra_body of {endpoint.model!r}: {error}") from None
         return super().connect(endpoint)
-
-
-COMPLETION: Final = "/completion"
-_NEXT: Final = Message("user", "z")
-
-
-_LIKELY: Final = 64
-"""Alternatives among which a token that says nothing of itself is looked for first."""
-
-
-class Forcer:
-    """Makes the server draw given tokens; raises `Failed` where it does not.
-
-    Args:
-        ask: Sends requests.
-        tokenizer: The server's.
-        n_vocab: Tokens there are.
-        eos: The text of the token that ends an answer.
-        cache: Whether the server's prompt cache is used.
-    """
-
-    def __init__(
-        self, ask: AskServer, tokenizer: Tokenizer, n_vocab: int, eos: bytes, *, cache: bool
-    ) -> None:
-        self._ask = ask
-        self._tokenizer = tokenizer
-        self._n_vocab = n_vocab
-        self._eos = eos
-        self._cache = cache
-        self._has_grammar = True
-
-    async def force(self, prompt: Ids, tokens: Ids, n_listed: int) -> Step:
-        """Return ln p of tokens one after the other, with the most likely ones at each place."""
-        spelled = await self._tokenizer.spelled(tokens)
-        steps: list[Step] = []
-        for begin, stop in wire.runs(spelled, self._eos):
-            before = (*prompt, *tokens[:begin])
-            steps += await self._stretch(before, tokens[begin:stop], n_listed)
-        return Step(
-            [value for step in steps for value in step.logprobs],
-            [row for step in steps for row in step.listed],
-            steps[0].n_cached if steps else 0,
-        )
-
-    async def _stretch(self, before: Ids, tokens: Ids, n_listed: int) -> list[Step]:
-        """Several tokens by a grammar where the server can, else one by one."""
-        if self._has_grammar and len(tokens) > 1:
-            cache = self._cache
-            try:
-                together = await self._ask(
-                    COMPLETION,
-                    wire.force(before, tokens, n_listed, cache=cache),
-                    lambda body, secret: forced(body, len(before), tokens, secret),
-                )
-            except Failed as failed:
-                failure = failed.failure
-                if failure.status not in {400, 500} or "grammar" not in failure.message.lower():
-                    raise
-                # An old server knows no token ids in grammars; a new one may refuse some tokens.
-                self._has_grammar = failure.status != 400
-            else:
-                return [together]
-        return [
-            await self.step((*before, *tokens[:at]), token, n_listed)
-            for at, token in enumerate(tokens)
-        ]
-
-    async def step(self, before: Ids, token: int, n_listed: int) -> Step:
-        """Return the log-probability of one token after others."""
-        cache = self._cache
-        (piece,) = await self._tokenizer.spelled((token,))
-        if wire.is_text(piece):
-            try:
-                return await self._ask(
-                    COMPLETION,
-                    wire.force(before, (token,), n_listed, cache=cache),
-                    lambda body, secret: forced(body, len(before), (token,), secret),
-                )
-            except Failed as failed:
-                if failed.failure.cause != FRAGMENT:
-                    raise
-        reading, n_cached = await self.look_up(before, token, n_listed)
-        ranked = sorted(reading.logprobs.items(), key=lambda pair: -pair[1])
-        value = reading.logprobs.get(token, float("nan"))
-        return Step([value], [ranked[:n_listed]], n_cached)
-
-    async def look_up(self, before: Ids, token: int, n_listed: int) -> tuple[Reading, int]:
-        """A distribution in which a token is listed, unless it weighs nothing; tokens cached."""
-        n = min(max(_LIKELY, n_listed), self._n_vocab)
-        reading, n_cached = await self.look(before, n)
-        if token not in reading.logprobs and n < self._n_vocab:
-            reading, _ = await self.look(before, self._n_vocab)
-        return reading, n_cached
-
-    async def look(self, before: Ids, n_listed: int) -> tuple[Reading, int]:
-        """The most likely tokens after others, and how many prompt tokens were cached."""
-        cache = self._cache
-        letter = await self._tokenizer.letter()
-        # What is drawn must be told of, so it is a letter; the list is of what was likely.
-        return await self._ask(
-            COMPLETION,
-            wire.force(before, (letter,), n_listed, cache=cache),
-            lambda body, secret: looked(body, len(before), letter, secret),
-        )

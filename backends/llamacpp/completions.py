@@ -25,7 +25,7 @@ from orchestrator.wire.answers import (
 from orchestrator.wire.by_ids import Path
 from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import Reading, drawn
-from orchestrator.wire.failures import Failed, as_value, known
+from orchestrator.wire.failures import Failed, as_value
 from orchestrator.wire.parsing import (
     ROUNDING,
     Decoder,
@@ -109,9 +109,8 @@ def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step:
 
 
 @as_value
-def looked(body: bytes, n_prompt: int, token: int, secret: str) -> tuple[NodeReading, int]:
-    """The distribution after a prompt, from the reply to `force`; and prompt tokens cached."""
-    found = known(forced(body, n_prompt, (token,), secret))
+def looked(found: Step, token: int) -> tuple[NodeReading, int]:
+    """The distribution after a prompt, where a token was forced; and prompt tokens cached."""
     if not found.listed[0]:
         raise Failed(no_logprobs("the reply lists no alternatives"))
     read = {one: value for one, value in found.listed[0] if value == value}

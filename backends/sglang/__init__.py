@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from jinja2 import TemplateError, Undefined
 from pydantic import Field
 
-from backends._by_ids import ByIds, ByIdsConfig, Labels
+from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import HttpKind
 from backends._tokens import Contexts as Contexts
 from backends._tokens import Ids, TokenizerRoutes, as_outcome
@@ -41,7 +41,7 @@ from orchestrator.wire import by_ids as by_ids
 from orchestrator.wire import failures
 from orchestrator.wire import replies as replies
 from orchestrator.wire import rewards as rating
-from orchestrator.wire.by_ids import Forced, Path
+from orchestrator.wire.by_ids import Forced, Path, Walk
 from orchestrator.wire.failures import Failed, known
 from orchestrator.wire.requests import ARGUMENTS, Dialect, messages_of
 
@@ -165,26 +165,26 @@ class Connection(ByIds):
         )
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
-        found = await self._labels(ask)
+        whole, walk = await self._labels(ask)
         # The shared beginning first: then its tokens are in the prefix cache, and what it rules
         # out is not asked.
-        n_cached = await self._look(found, [()])
+        n_cached = await self._look(whole, walk, [()])
         n_requests = 1
-        if nodes := found.walk.unread():
-            await self._look(found, nodes)
+        if nodes := walk.unread():
+            await self._look(whole, walk, nodes)
             n_requests += 1
-        return found.choice(f"{self.kind}.token_ids_logprob", n_cached, n_requests)
+        return walk.choice(f"{self.kind}.token_ids_logprob", len(whole), n_cached, n_requests)
 
-    async def _look(self, found: Labels, nodes: Sequence[Path]) -> int:
+    async def _look(self, whole: Ids, walk: Walk, nodes: Sequence[Path]) -> int:
         """Read the tokens that may follow at nodes; how many prompt tokens were cached."""
-        prompts = [(*found.whole, *node) for node in nodes]
-        wanted = [found.walk.tree.children[node] for node in nodes]
+        prompts = [(*whole, *node) for node in nodes]
+        wanted = [walk.tree.children[node] for node in nodes]
         looked = await self._ask(
             GENERATE,
             wire.look(prompts, wanted, self._config.lora_path),
             lambda body, secret: wire.looked(body, prompts, wanted, secret),
         )
-        found.walk.add(nodes, looked.readings)
+        walk.add(nodes, looked.readings)
         return looked.n_cached
 
 

@@ -183,12 +183,11 @@ class Connection(ByIds):
         )
 
     async def _choose(self, ask: ChooseAsk) -> Choice:
-        found = await self._labels(ask)
-        whole, walk = found.whole, found.walk
+        whole, walk = await self._labels(ask)
         # The prompt and what labels begin with together, while it is surely in the prefix cache: in
         # the server's queue others would come between. Of many nodes the root first, since what it
         # rules out is not asked.
-        nodes = list(found.walk.tree.children)
+        nodes = list(walk.tree.children)
         first = nodes if len(nodes) <= _NODES_AT_ONCE else [()]
         n_cached, n_requests, n_exact = await self._look(walk, whole, first), 1, 0
         look_closer = self._force if self._forces else self._look_exactly
@@ -204,7 +203,7 @@ class Connection(ByIds):
         method = f"{self.kind}.top_logprobs"
         if n_exact:
             method += "+forced" if self._forces else "+token_ids"
-        return found.choice(method, n_cached, n_requests + n_exact)
+        return walk.choice(method, len(whole), n_cached, n_requests + n_exact)
 
     async def _look(self, walk: Walk, whole: Ids, nodes: Sequence[Path]) -> int:
         """Read the alternatives at nodes; how many prompt tokens were cached, 0 if unknown."""

@@ -53,8 +53,9 @@ _PAGE_TYPE, _INFLATED, _COMPRESSED, _V1, _V2 = 1, 2, 3, 5, 8
 _PAGE_VALUES, _ENCODING_V1, _ENCODING_V2 = 1, 2, 4
 
 
-class MalformedError(Exception):
-    """A file whose headers are not those of Parquet."""
+def _malformed(said: str) -> Exception:
+    """The error for a file whose headers are not those of Parquet."""
+    return pl.exceptions.ComputeError(f"not a Parquet file: {said}")
 
 
 def row_groups(path: Path) -> Iterator[dict[str, int]]:
@@ -65,7 +66,7 @@ def row_groups(path: Path) -> Iterator[dict[str, int]]:
 
     Raises:
         OSError: If the file can't be read.
-        MalformedError: If it is not Parquet.
+        polars.exceptions.ComputeError: If it is not Parquet.
     """
     with path.open("rb") as file:
         try:
@@ -74,7 +75,7 @@ def row_groups(path: Path) -> Iterator[dict[str, int]]:
             tail = file.read(8)
             length = int.from_bytes(tail[:4], "little")
             if tail[4:] != MAGIC or not 0 < length <= min(end - 8, _FOOTER_BYTES):
-                raise MalformedError("it does not end as Parquet files do")
+                raise _malformed("it does not end as Parquet files do")
             file.seek(end - 8 - length)
             footer = _Reader(file.read(length)).struct()
             lengths: dict[str, int] = {}
@@ -95,7 +96,7 @@ def row_groups(path: Path) -> Iterator[dict[str, int]]:
                     sizes[name] = sizes.get(name, 0) + size
                 yield sizes
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
-            raise MalformedError("its headers are damaged") from error
+            raise _malformed("its headers are damaged") from error
 
 
 def _column_bytes(
@@ -130,7 +131,7 @@ def _pages(file: IO[bytes], column: dict[int, Any]) -> Iterator[dict[int, Any]]:
         header = _values_header(page)
         n_values = header[_PAGE_VALUES] if header else 0
         if min(page[_INFLATED], page[_COMPRESSED], n_values) < 0:
-            raise MalformedError("a page has a negative size")
+            raise _malformed("a page has a negative size")
         yield page
         left -= n_values
         at += reader.at + page[_COMPRESSED]
@@ -169,7 +170,7 @@ class _Reader:
 
     def _value(self, kind: int, depth: int) -> object:
         if depth > _MOST_DEPTH or self._left < 0:
-            raise MalformedError("its headers are nested too deep or too long")
+            raise _malformed("its headers are nested too deep or too long")
         match kind:
             case 1 | 2 | 3:
                 return self._byte()
@@ -186,11 +187,11 @@ class _Reader:
             case 12:
                 return self.struct(depth + 1)
             case _:
-                raise MalformedError(f"a header has a field of the unknown kind {kind}")
+                raise _malformed(f"a header has a field of the unknown kind {kind}")
 
     def _list(self, kind: int, n: int, depth: int) -> list[object]:
         if n > len(self._data) - self.at:
-            raise MalformedError("a header has a list longer than itself")
+            raise _malformed("a header has a list longer than itself")
         self._left -= n
         return [self._value(kind, depth + 1) for _ in range(n)]
 
@@ -208,7 +209,7 @@ class _Reader:
                 return value
             shift += 7
             if shift > 63:
-                raise MalformedError("a header has a number of more than 64 bits")
+                raise _malformed("a header has a number of more than 64 bits")
 
     def _integer(self) -> int:
         value = self._natural()
@@ -217,7 +218,7 @@ class _Reader:
     def _take(self, n: int) -> bytes:
         taken = self._data[self.at : self.at + n]
         if len(taken) < n:
-            raise MalformedError("a header ends too early")
+            raise _malformed("a header ends too early")
         self.at += n
         return taken
 
@@ -287,10 +288,7 @@ def _row_groups(file: Path, columns: Sequence[str] | None = None) -> list[int]:
 @lru_cache(maxsize=256)
 def _measured(file: Path, stamp: tuple[int, ...]) -> tuple[dict[str, int], ...]:  # noqa: ARG001
     """The same by column: all at once, for the headers of a long file take long to read."""
-    try:
-        return tuple(row_groups(file))
-    except MalformedError as error:
-        raise pl.exceptions.ComputeError(f"not a Parquet file: {error}") from error
+    return tuple(row_groups(file))
 
 
 def _refuse_more_than_is_allowed(files: Sequence[Path], n_bytes: int) -> None:

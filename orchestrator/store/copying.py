@@ -6,7 +6,8 @@ Names and servers get common numbers; outcomes and units keep theirs, raised by 
 import contextlib
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -40,7 +41,7 @@ _SERVERS: Final = """SELECT s.id, n.text, s.provenance, s.first_at_ms, s.last_tu
 # A number that damage has made has no new one, which no column takes.
 _OUTCOMES: Final = """INSERT INTO main.outcome
     SELECT o.id+:offset, o.key, k.new, m.new, s.new, c.new, o.attempts, o.latency_s, o.at_ms,
-        o.prompt_hash, whole_outcome(o.key, o.head, o.arrays), o.arrays
+        o.prompt_hash, whole_outcome(o.head, o.key, o.arrays), o.arrays
     FROM source.outcome o
     LEFT JOIN work.name_of k ON k.old=o.kind LEFT JOIN work.name_of m ON m.old=o.model
     LEFT JOIN work.server_of s ON s.old=o.server LEFT JOIN work.name_of c ON c.old=o.cause
@@ -76,8 +77,9 @@ class Copying:
     def begin(self, work: str) -> None:
         """Attach a file for what is known meanwhile; an empty store, or one that is continued."""
         self._execute("ATTACH ? AS work", (work,))
-        self._connection.create_function("whole_outcome", 3, self._outcome, deterministic=True)
-        self._connection.create_function("whole_rows", 1, self._rows, deterministic=True)
+        make = partial(self._connection.create_function, deterministic=True)
+        make("whole_outcome", 3, partial(self._whole, _check_outcome))
+        make("whole_rows", 1, partial(self._whole, blobs.check))
         for statement in _NUMBERS:
             self._execute(statement)
 
@@ -184,29 +186,25 @@ class Copying:
 
     # -- called by SQLite --------------------------------------------------------------------------
 
-    def _outcome(self, key: bytes, head: bytes, arrays: bytes) -> bytes | None:
-        """Return the head of an outcome that is as it was written; NULL, which no column takes."""
+    def _whole(self, check: Callable[..., None], blob: bytes, *others: bytes) -> bytes | None:
+        """Return a blob that is as it was written; NULL, which no column takes."""
         try:
-            # Damage makes a number, a text or nothing of a blob.
-            if {type(key), type(head), type(arrays)} != {bytes} or len(key) != KEY_BYTES:
-                raise blobs.damaged("a stored outcome is", "a value of another type")  # noqa: TRY301
-            if blobs.is_checked(head):
-                blobs.check(head, key + arrays)
-            else:
-                codec.decode(head, arrays, key)
+            check(blob, *others)
         # The boundary to SQLite: also Ctrl-C must reach the caller.
         except BaseException as error:  # noqa: BLE001
             self._fault = error
             return None
-        return head
+        return blob
 
-    def _rows(self, rows: bytes) -> bytes | None:
-        try:
-            blobs.check(rows)
-        except BaseException as error:  # noqa: BLE001 (as above)
-            self._fault = error
-            return None
-        return rows
+
+def _check_outcome(head: bytes, key: bytes, arrays: bytes) -> None:
+    # Damage makes a number, a text or nothing of a blob.
+    if {type(key), type(head), type(arrays)} != {bytes} or len(key) != KEY_BYTES:
+        raise blobs.damaged("a stored outcome is", "a value of another type")
+    if blobs.is_checked(head):
+        blobs.check(head, key + arrays)
+    else:
+        codec.decode(head, arrays, key)
 
 
 def epochs_of(servers: Iterable[StoredServer]) -> dict[tuple[str, Provenance], int]:

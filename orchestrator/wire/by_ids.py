@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from orchestrator.records import FloatArray, Messages, TopLogprobs, unparseable
+from orchestrator.records import Choice, FloatArray, Messages, TopLogprobs, unparseable
 from orchestrator.wire._located import check_lists
 from orchestrator.wire.failures import Failed
 from orchestrator.wire.parsing import TokenId, field
@@ -135,14 +135,18 @@ class Walk:
         tree: Of all paths.
         negligible: ln of the share of the most probable path below which another one is only
             bounded; -inf for never.
+        groups: The paths by label and spelling.
 
     Attributes:
         read: The distributions, by node.
         tree: As given.
     """
 
-    def __init__(self, tree: Trie, negligible: float) -> None:
+    def __init__(
+        self, tree: Trie, negligible: float, groups: Sequence[Sequence[Path]] = ()
+    ) -> None:
         self.tree = tree
+        self._groups = groups
         self._negligible = negligible
         self.read: dict[Path, Reading] = {}
 
@@ -176,6 +180,10 @@ class Walk:
             if value((*node, token), self.read)[1] >= least:
                 found.setdefault(node, []).append(token)
         return found
+
+    def choice(self, method: str, n_prompt: int, n_cached: int, n_requests: int) -> Choice:
+        """Return the choice that the readings make."""
+        return Choice(*totals(self._groups, self.read), method, n_prompt, n_cached, n_requests)
 
     def _least(self) -> float:
         """The ln p that a path must be able to have."""
