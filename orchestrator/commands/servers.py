@@ -189,7 +189,10 @@ async def probe_recipe(prepared: Prepared) -> list[Probed]:
                 lambda name: logs / f"{name}.log",
                 store,
                 allow_code=prepared.allow_code,
-                placed=[server.alone() for server in placed.servers],
+                placed=[
+                    msgspec.structs.replace(server, shares=server.shares[:1])
+                    for server in placed.servers
+                ],
                 probes=probes,
                 waits_for_all=True,
             )

@@ -27,12 +27,12 @@ from orchestrator.runner.planning.stopping import read_orders
 from orchestrator.runner.results.frames import (
     NOTES,
     answer_notes,
-    completeness,
     export_items,
+    failed_units,
     notes_of,
 )
 from orchestrator.runner.results.readable import frames_of
-from orchestrator.runner.results.stored import Record, missing_notes, record_of
+from orchestrator.runner.results.stored import Record, completeness, missing_notes, record_of
 from orchestrator.runner.results.tables import kept
 from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.session import Ended
@@ -95,7 +95,8 @@ def read(path: Path, *, allow_code: bool = False, apart: Path | None = None) -> 
                 "with the same recipe rebuilds them and requests only what is missing"
             )
         orders = read_orders(store)
-        done = completeness(store, frames, None if orders is None else orders.n_not_needed)
+        n_not_needed = None if orders is None else orders.n_not_needed
+        done = completeness(store, n_not_needed, failed_units(frames))
     return Result(
         path,
         None,
@@ -143,7 +144,7 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
         if line not in notes:
             shown.note(line)
     orders = read_orders(store)
-    done = completeness(store, frames, opened.n_not_needed)
+    done = completeness(store, opened.n_not_needed, failed_units(frames))
     budget = budget_of(prepared, store, schema.Budget())
     progress = ended.progress or Progress(
         run_dir=str(directory.path),

@@ -23,8 +23,8 @@ from orchestrator.runner.planning.budget import SPENT, add_spent
 from orchestrator.runner.planning.prepare import method_changes
 from orchestrator.runner.planning.revisions import REVISION, last_revision, missing, parse
 from orchestrator.runner.planning.stopping import NOT_NEEDED, RULE
-from orchestrator.runner.results.frames import completeness, export, items_path
-from orchestrator.runner.results.stored import UNITS
+from orchestrator.runner.results.frames import export, failed_units, items_path
+from orchestrator.runner.results.stored import UNITS, completeness
 from orchestrator.store import (
     FRAMES,
     ROLES,
@@ -329,7 +329,7 @@ def _ended(directory: RunDirectory, found: Sequence[FromRun]) -> Merged:
     """Write the frames and the status of a merged run; return how complete it is."""
     with Store.open(directory.store_path, check_owned=directory.check_owned) as store:
         export(store, directory.results)
-        done = completeness(store, FrameFiles(directory.results))
+        done = completeness(store, n_failed=failed_units(FrameFiles(directory.results)))
         n_outcomes = sum(count.n for count in store.counts())
         if done.total:
             said = Progress(

@@ -37,7 +37,7 @@ from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.reuse import copies_of, open_lenders
 from orchestrator.runner.planning.similar_items import notes_on_items
 from orchestrator.runner.planning.stopping import remember_not_needed
-from orchestrator.runner.results.stored import counted, failed_units, keep_items, missing_notes
+from orchestrator.runner.results.stored import completeness, failed_units, keep_items, missing_notes
 from orchestrator.runner.servers.connections import warn_of_missing_keys
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.machine import raise_file_limit
@@ -231,7 +231,7 @@ def _in_directory(
 
 def _ended(opened: Opened, directory: RunDirectory, store: Store, ended: Ended) -> HandedOn:
     """Return the end of a call that another client goes on from, or puts together with others."""
-    done = counted(store, opened.n_not_needed)
+    done = completeness(store, opened.n_not_needed)
     if not ended.interrupted:
         # Otherwise the other client waits for this one.
         done = msgspec.structs.replace(done, failed=failed_units(store))

@@ -30,7 +30,7 @@ from orchestrator.runner.results import runs
 from orchestrator.runner.results.frames import version
 from orchestrator.runner.results.notes import read_notes
 from orchestrator.runner.results.requests import Replay
-from orchestrator.runner.results.stored import counted
+from orchestrator.runner.results.stored import completeness
 from orchestrator.store import RunDirectory, Store
 from orchestrator.view.answers import Answers
 from orchestrator.view.item import trace
@@ -203,7 +203,7 @@ class Run:
         """
         said = RunDirectory.open(self.path).status()
         with Store.open(self.path / STORE_NAME, read_only=True) as store:
-            mark, left = version(store), counted(store).left
+            mark, left = version(store), completeness(store).left
         values = {} if said is None else said.values
         return {
             "version": mark,

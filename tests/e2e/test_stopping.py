@@ -6,7 +6,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from orchestrator.interface import api
-from orchestrator.runner.results.stored import counted
+from orchestrator.runner.results.stored import completeness
 from orchestrator.store import Store
 from tests.e2e.runs import fake_server, frames, run, stats, write_recipe
 from tests.e2e.test_kill import kill_again_and_again
@@ -39,7 +39,7 @@ def test_a_clear_order_takes_fewer_requests_and_is_right(server, tmp_path):
     ]
     assert api.plan(recipe, run_dir=tmp_path / "run").left == 0
     with Store.open(tmp_path / "run" / "store.sqlite", read_only=True) as store:
-        assert counted(store).left == 0
+        assert completeness(store).left == 0
     assert api.load(tmp_path / "run").n_left == 0
     again = run(recipe, tmp_path / "run", "--display", "plain")
     assert "complete: nothing to send" in again.stderr

@@ -24,10 +24,9 @@ from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
 from orchestrator.records import GIVEN, Message
 from orchestrator.report.brief import CUT
-from orchestrator.report.progress import Completeness
 from orchestrator.runner.event_loop import DeferredInterrupts
 from orchestrator.runner.models.records import likeness_notes
-from orchestrator.runner.results.stored import Record, counted, schemas_of, server_notes
+from orchestrator.runner.results.stored import Record, schemas_of, server_notes
 from orchestrator.statistics.results import Thresholds
 from orchestrator.statistics.trust import DEFAULTS
 from orchestrator.store import RunDirectory, Store
@@ -139,15 +138,6 @@ ITEM_COLUMNS = dict.fromkeys(
     ("item", "category", "prompt", "followups", "reference", "references", "fields", "messages",
      "cluster", "place", "same_as"), "str",
 )  # fmt: skip
-
-
-def completeness(store: Store, frames: FrameFiles, n_not_needed: int | None = None) -> Completeness:
-    """Return how far the run of the current plan is.
-
-    Without `n_not_needed`, units that a stopping rule found to be not needed are those that its
-    last call knew.
-    """
-    return msgspec.structs.replace(counted(store, n_not_needed), failed=failed_units(frames))
 
 
 def failed_units(frames: FrameFiles) -> int:

@@ -168,11 +168,15 @@ def roles(store: Store) -> dict[str, RowRoles] | None:
     return found
 
 
-def counted(store: Store, n_not_needed: int | None = None) -> Completeness:
-    """As `completeness`, without the failed units, which only the frames tell."""
+def completeness(store: Store, n_not_needed: int | None = None, n_failed: int = 0) -> Completeness:
+    """Return how far the run of the current plan is.
+
+    Without `n_not_needed`, units that a stopping rule found to be not needed are those that its
+    last call knew. Only rows tell how many units failed.
+    """
     plan_id, total = store.current_plan, store.get_meta(UNITS)
     if plan_id is None or total is None:
-        return Completeness()
+        return Completeness(failed=n_failed)
     n_units = store.n_units(plan_id)
     if total != str(n_units):
         raise damaged("the number of units is", f"it is {n_units:,} and {total!r:.80}")
@@ -182,7 +186,8 @@ def counted(store: Store, n_not_needed: int | None = None) -> Completeness:
         if not (said.isascii() and said.isdecimal()):
             raise damaged("the number of units that are not needed is", f"{said!r:.80}")
         n_not_needed = int(said)
-    return Completeness(n_units, store.n_ended(plan_id), not_needed=n_not_needed)
+    ended = store.n_ended(plan_id)
+    return Completeness(n_units, ended, failed=n_failed, not_needed=n_not_needed)
 
 
 def failed_units(store: Store) -> int:

@@ -65,10 +65,6 @@ class PlacedServer(msgspec.Struct, frozen=True):
     shares: tuple[Share, ...]
     wanted: int = 1
 
-    def alone(self) -> "PlacedServer":
-        """Return the same with one process, where its first one runs."""
-        return msgspec.structs.replace(self, shares=self.shares[:1])
-
 
 class Launched:
     """One server process of a run, and what comes after it if it crashes.

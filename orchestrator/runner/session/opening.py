@@ -19,7 +19,7 @@ from orchestrator.runner.planning.counts import count_group
 from orchestrator.runner.planning.prepare import Prepared, describe_change
 from orchestrator.runner.planning.revisions import REVISION, revision_of, revision_text
 from orchestrator.runner.planning.stopping import RULE, open_blocks, remember_not_needed
-from orchestrator.runner.planning.tally import Group, Ints, by_end, drawn
+from orchestrator.runner.planning.tally import Group, by_end, drawn
 from orchestrator.runner.results.stored import plan_values
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.store import RunDirectory, Store
@@ -113,17 +113,11 @@ def announce(prepared: Prepared, opened: Opened, store: Store) -> list[str]:
         return [f"resuming: {done:,} units done, {left:,} to do"] if done and left else []
     ended, begun = by_end(opened.done, prepared.plan.n_per_item)
     rng = np.random.default_rng(prepared.recipe.settings.seed)
-    to_do = _count(prepared, opened, store, begun, rng)
-    kept = _count(prepared, opened, store, ended, rng)
+    # Of what is to do and what is kept, requests, and on which items their numbers rest.
+    groups = [drawn(some, _DRIVEN, prepared.plan.n_per_item, rng) for some in (begun, ended)]
+    counts = [count_group(prepared, store, opened.blocks, group) for group in groups]
+    to_do, kept = zip(counts, groups, strict=True)
     return [f"{'; '.join(opened.changes)}: {_said(to_do, kept)}"]
-
-
-def _count(
-    prepared: Prepared, opened: Opened, store: Store, items: Ints, rng: np.random.Generator
-) -> tuple[list[StageCount], Group]:
-    """Count the requests of some of the plan's items, and say on which of them that rests."""
-    group = drawn(items, _DRIVEN, prepared.plan.n_per_item, rng)
-    return count_group(prepared, store, opened.blocks, group), group
 
 
 def _said(left: tuple[list[StageCount], Group], kept: tuple[list[StageCount], Group]) -> str:

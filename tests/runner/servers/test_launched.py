@@ -12,17 +12,11 @@ from orchestrator.placement import Share
 from orchestrator.records import Failure
 from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.health import Restarts
-from orchestrator.runner.servers.launched import Launched, PlacedServer
+from orchestrator.runner.servers.launched import Launched
 from orchestrator.scheduler.core import Limits
 from orchestrator.serving import ServedModel
 
 AT_ONCE = Restarts(at_most=3, first_wait_s=0.0)
-
-
-def test_a_probe_has_one_process_of_each_server_where_its_first_one_runs():
-    first, second = Share(("0",), 1, 0.5), Share(("1",), 1, 0.5)
-    server = PlacedServer("a", ("a", "b"), (first, second), 2)
-    assert server.alone() == PlacedServer("a", ("a", "b"), (first,), 2)
 
 
 class Process:
