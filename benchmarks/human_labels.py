@@ -19,7 +19,6 @@ import scipy
 from numpy.typing import NDArray
 
 from orchestrator.statistics.prediction_powered import (
-    Corrected,
     Labelled,
     corrected_mean,
 )
@@ -99,17 +98,11 @@ def simulate(
     }
 
 
-def intervals(world: World, data: Labelled) -> dict[str, Interval | str]:
-    """The interval of each estimate, or why there is none."""
-    bounded = KINDS[world.kind] is not None
-
-    def of(one: Corrected) -> Interval | str:
-        return one.share_interval(LEVEL) if bounded else one.interval(LEVEL)
-
-    return {
-        "labels": of(corrected_mean(data, tuning=0.0)),
-        "corrected": of(corrected_mean(data)),
-    }
+def intervals(world: World, data: Labelled) -> dict[str, Interval | None]:
+    """The interval of each estimate; None where there is none."""
+    means = {"labels": corrected_mean(data, tuning=0.0), "corrected": corrected_mean(data)}
+    is_share = KINDS[world.kind] is not None
+    return {name: one.estimate(LEVEL, is_share=is_share).interval for name, one in means.items()}
 
 
 def tables(n_simulations: int) -> Iterator[str]:

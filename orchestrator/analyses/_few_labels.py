@@ -36,14 +36,13 @@ from orchestrator.ranking.labelled import (
 )
 from orchestrator.statistics.means import clustered_mean, share_over
 from orchestrator.statistics.prediction_powered import (
-    Corrected,
     corrected_mean,
     hardly_correlates,
     worth,
 )
 from orchestrator.statistics.results import APPROXIMATE_BELOW
 from orchestrator.statistics.selective import Kept, labels_needed, most_kept
-from orchestrator.tables import Curves, Form, measured, with_interval
+from orchestrator.tables import Curves, Form, measured
 
 _MAX_NAMED: Final = 5
 _METHOD: Final = (
@@ -113,8 +112,8 @@ def _means(rows: LabelledRows, context: Context) -> Table:
         lines.append(
             [
                 name,
-                _cell(both, rows, level),
-                _cell(alone, rows, level),
+                measured(both.estimate(level, is_share=rows.is_pairs)),
+                measured(alone.estimate(level, is_share=rows.is_pairs)),
                 measured(mean_of(data.scores, data.prompts, level)),
                 measured(clustered_mean(data.scores - data.labels, data.prompts, level)),
                 both.n_labels,
@@ -154,14 +153,6 @@ def _means(rows: LabelledRows, context: Context) -> Table:
     return make_table("human_labels", title, columns, lines, basis=basis, notes=notes)
 
 
-def _cell(found: Corrected, rows: LabelledRows, level: float) -> Measured:
-    interval = found.share_interval(level) if rows.is_pairs else found.interval(level)
-    value = None if np.isnan(found.value) else found.value
-    if value is not None and rows.is_pairs:
-        value = min(max(value, 0.0), 1.0)
-    return with_interval(value, interval)
-
-
 def _differences(rows: LabelledRows, context: Context) -> Table:
     """Every two models: the difference of their corrected means."""
     level, n = context.confidence_level, rows.n_prompts
@@ -172,8 +163,8 @@ def _differences(rows: LabelledRows, context: Context) -> Table:
         [
             first,
             second,
-            _cell(both[first].minus(both[second]), rows, level),
-            _cell(alone[first].minus(alone[second]), rows, level),
+            measured(both[first].minus(both[second]).estimate(level)),
+            measured(alone[first].minus(alone[second]).estimate(level)),
         ]
         for first, second in combinations(rows.names, 2)
     ]

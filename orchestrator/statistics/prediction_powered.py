@@ -31,7 +31,7 @@ from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.means import unseen_variance
 from orchestrator.statistics.resampling import MIN_PROMPTS, codes_of
-from orchestrator.statistics.results import Interval, checked_level
+from orchestrator.statistics.results import Estimate, Interval, checked_level
 from orchestrator.statistics.student import degrees_of_freedom, variance_factor
 
 METHOD: Final = "PPI++, variance over prompts, t quantile"
@@ -140,51 +140,39 @@ class Corrected:
             self.other.minus(other.other),
         )
 
-    def interval(self, confidence_level: float = 0.95) -> Interval | str:
-        """Return Student's interval, or the reason why there is none.
+    def estimate(self, confidence_level: float = 0.95, *, is_share: bool = False) -> Estimate:
+        """Return the value with Student's interval, or with one in [0, 1] of a share.
+
+        That of labels and scores in [0, 1] is Wilson's for as many yes-or-no prompts as would have
+        the variance, which counts a prompt not seen yet (`unseen_variance`).
 
         Raises:
             StatisticsError: If the level is not in (0, 1).
         """
-        reach = self._reach(confidence_level)
-        if isinstance(reach, str):
-            return reach
-        if self.variance <= _NO_SPREAD**2:
-            return "no spread over labelled prompts: no interval"
-        half = reach * math.sqrt(self.variance)
-        return Interval(self.value - half, self.value + half, confidence_level)
-
-    def share_interval(self, confidence_level: float = 0.95) -> Interval | str:
-        """Return an interval in [0, 1] for labels and scores in [0, 1], or why there is none.
-
-        It is Wilson's for as many yes-or-no prompts as would have the variance, which counts a
-        prompt not seen yet (`unseen_variance`).
-
-        Raises:
-            StatisticsError: If the level is not in (0, 1).
-        """
-        reach = self._reach(confidence_level)
-        if isinstance(reach, str):
-            return reach
+        level, n = checked_level(confidence_level), self.labelled.n
+        value = min(max(self.value, 0.0), 1.0) if is_share else self.value
+        why = None
+        if not self.n_labels:
+            why = "no labels"
+        elif n < MIN_PROMPTS or self.labelled.dof < 1.0:
+            why = f"{n} labelled prompts, too few for an interval"
+        elif not is_share and self.variance <= _NO_SPREAD**2:
+            why = "no spread over labelled prompts: no interval"
+        if why is not None:
+            return Estimate(value, None, n, METHOD, why)
+        reach = student.quantile(self.dof, level)
+        if not is_share:
+            half = reach * math.sqrt(self.variance)
+            return Estimate(value, Interval(value - half, value + half, level), n, METHOD)
         variance = self.variance + max(self.unseen - self.labelled.variance, 0.0)
-        n = self.labelled.n
-        value = min(max(self.value, 0.0), 1.0)
         inner = (n * value + 0.5) / (n + 1)
         effective = inner * (1.0 - inner) / variance
         shrink = 1.0 + reach**2 / effective
         centre = (value + reach**2 / (2.0 * effective)) / shrink
         spread = value * (1.0 - value) / effective + reach**2 / (4.0 * effective**2)
         half = reach / shrink * math.sqrt(spread)
-        return Interval(max(centre - half, 0.0), min(centre + half, 1.0), confidence_level)
-
-    def _reach(self, confidence_level: float) -> float | str:
-        """Student's quantile, or why there is no interval."""
-        level = checked_level(confidence_level)
-        if not self.n_labels:
-            return "no labels"
-        if self.labelled.n < MIN_PROMPTS or self.labelled.dof < 1.0:
-            return f"{self.labelled.n} labelled prompts, too few for an interval"
-        return student.quantile(self.dof, level)
+        interval = Interval(max(centre - half, 0.0), min(centre + half, 1.0), level)
+        return Estimate(value, interval, n, METHOD)
 
 
 def power_tuning(data: Labelled) -> float:

@@ -91,7 +91,7 @@ def test_numbers_are_those_of_the_statistics(rated):
     expected = corrected_mean(Labelled(of_good["mean"].to_numpy(), label, np.arange(len(of_good))))
     line = lines(summarise(config, context)[0])[0]
     assert line["corrected"].value == pytest.approx(expected.value)
-    interval = expected.interval()
+    interval = expected.estimate().interval
     assert isinstance(interval, Interval)
     assert line["corrected"].low == pytest.approx(interval.low)
     assert line["lambda"] == pytest.approx(expected.tuning)

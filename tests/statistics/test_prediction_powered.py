@@ -81,14 +81,14 @@ def test_without_the_judge_it_is_the_mean_of_the_labels():
     found = corrected_mean(data, tuning=0.0)
     alone = clustered_mean(data.labels, data.prompts)
     assert found.value == pytest.approx(alone.value, abs=1e-12)
-    assert ends(found.interval()) == pytest.approx(ends(alone.interval), abs=1e-9)
+    assert ends(found.estimate().interval) == pytest.approx(ends(alone.interval), abs=1e-9)
 
 
 def test_shares_without_the_judge_have_the_interval_of_shares():
     rng = np.random.default_rng(1)
     labels = np.where(np.arange(300) < 60, rng.beta(2, 2, 300), np.nan)
     data = Labelled(rng.random(300), labels, np.arange(300))
-    found = corrected_mean(data, tuning=0.0).share_interval()
+    found = corrected_mean(data, tuning=0.0).estimate(is_share=True).interval
     alone = clustered_share(labels[:60], np.ones(60), 0.95).interval
     # One is by the normal approximation, the other by a test of a bounded mean.
     assert ends(found) == pytest.approx(ends(alone), abs=0.01)
@@ -143,7 +143,7 @@ def test_the_difference_of_a_mean_with_itself_has_no_spread():
     found = corrected_mean(drawn(np.random.default_rng(6)))
     same = found.minus(found)
     assert same.value == 0.0
-    assert same.interval() == "no spread over labelled prompts: no interval"
+    assert same.estimate().undefined == "no spread over labelled prompts: no interval"
 
 
 def test_paired_differences_are_of_what_the_same_prompts_say():
@@ -161,8 +161,8 @@ def test_paired_differences_are_of_what_the_same_prompts_say():
 )
 def test_too_few_labels_give_a_reason_and_no_interval(n_labels, why):
     found = corrected_mean(drawn(np.random.default_rng(8), n_labels=n_labels))
-    assert found.interval() == why
-    assert found.share_interval() == why
+    assert found.estimate().undefined == why
+    assert found.estimate(is_share=True).undefined == why
     assert math.isnan(found.value) == (n_labels == 0)
 
 
@@ -170,8 +170,8 @@ def test_labels_that_all_say_the_same_leave_an_interval_of_a_share():
     labels = np.where(np.arange(200) < 20, 1.0, np.nan)
     data = Labelled(np.full(200, 0.9), labels, np.arange(200))
     found = corrected_mean(data)
-    assert found.interval() == "no spread over labelled prompts: no interval"
-    low, high = ends(found.share_interval())
+    assert found.estimate().undefined == "no spread over labelled prompts: no interval"
+    low, high = ends(found.estimate(is_share=True).interval)
     assert (high, found.value) == (1.0, 1.0)
     assert 0.7 < low < 0.95
 
