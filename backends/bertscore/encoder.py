@@ -6,9 +6,8 @@ equal texts have equal scores to the last bit.
 Source: Zhang, Kishore, Wu, Weinberger and Artzi, "BERTScore" (arXiv 1904.09675), eqs. 3-5.
 """
 
-import ctypes
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,6 +18,8 @@ from numpy.typing import NDArray
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from backends._tokens import Cache
+from orchestrator.disk.columnar import give_back
 from orchestrator.errors import UsageError
 from orchestrator.judgment.similarity import idf_weights
 from orchestrator.records import PairScores
@@ -121,9 +122,7 @@ class Encoder:
         marks = (self._tokenizer.cls_token_id, self._tokenizer.sep_token_id)
         self._marks = frozenset(mark for mark in marks if mark is not None)
         self._n_marks = self._tokenizer.num_special_tokens_to_add(pair=False)
-        self._kept: OrderedDict[tuple[int, ...], torch.Tensor] = OrderedDict()
-        self._kept_bytes = 0
-        self._cache_bytes = cache_bytes
+        self._kept: Cache[tuple[int, ...], torch.Tensor] = Cache(cache_bytes)
         self._n_compared = 0
 
     def compare(self, texts: Sequence[str], name: str, *, idf: bool) -> PairScores:
@@ -161,10 +160,8 @@ class Encoder:
         self._n_compared += 1
         if self._n_compared % _TRIM_EVERY == 0:
             # Arrays of ever other sizes leave holes between those that are kept: without this a
-            # run grew by 0.9 MB an item of 20 answers, all of it free. Only glibc has the function.
-            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-            if trim is not None:
-                trim(0)
+            # run grew by 0.9 MB an item of 20 answers, all of it free.
+            give_back()
         n_truncated = sum(text.is_truncated for text in read)
         return PairScores(found, np.ascontiguousarray(found.T), name, self.layer, n_truncated)
 
@@ -177,21 +174,15 @@ class Encoder:
 
     def _embed(self, ids: Sequence[tuple[int, ...]]) -> list[torch.Tensor]:
         """Normalised embeddings of each text, shape (its tokens, width)."""
-        found: dict[tuple[int, ...], torch.Tensor] = {}
-        for text in ids:
-            if text in self._kept:
-                self._kept.move_to_end(text)
-                found[text] = self._kept[text]
+        known = ((text, self._kept.get(text)) for text in ids)
+        found = {text: vectors for text, vectors in known if vectors is not None}
         missing = sorted((text for text in ids if text not in found), key=len)
         while missing:
             n = max(1, _TOKENS_AT_ONCE[self._device] // len(missing[-1]))
             missing, batch = missing[:-n], missing[-n:]
             for text, vectors in zip(batch, self._run(batch), strict=True):
                 found[text] = vectors
-                self._kept[text] = vectors
-                self._kept_bytes += vectors.nbytes
-                while self._kept_bytes > self._cache_bytes:
-                    self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
+                self._kept.put(text, vectors, vectors.nbytes)
         return [found[text] for text in ids]
 
     def _run(self, batch: Sequence[tuple[int, ...]]) -> list[torch.Tensor]:

@@ -19,7 +19,6 @@ from backends._tokens import Ids, TokenizerRoutes, as_outcome
 from backends._transport import Transport
 from backends.sglang import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
-from orchestrator.ask import ScoreAsk as ScoreAsk
 from orchestrator.backend import Capabilities as Capabilities
 from orchestrator.backend import Endpoint, Provenance
 from orchestrator.prompts.bounded import BoundedEnvironment
@@ -33,9 +32,6 @@ from orchestrator.records import (
     Messages,
     Rewards,
     unsupported,
-)
-from orchestrator.records import (
-    Scored as Scored,
 )
 from orchestrator.wire import by_ids as by_ids
 from orchestrator.wire import failures

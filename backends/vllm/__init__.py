@@ -22,7 +22,6 @@ from backends._tokens import Ids, TokenizerRoutes, as_outcome, outcome
 from backends._transport import Transport
 from backends.vllm import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
-from orchestrator.ask import ScoreAsk as ScoreAsk
 from orchestrator.backend import (
     Capabilities as Capabilities,
 )
@@ -32,8 +31,6 @@ from orchestrator.backend import (
     ServerLoad,
 )
 from orchestrator.records import Choice, Failure, Generation, Rewards, unsupported
-from orchestrator.records import Messages as Messages
-from orchestrator.records import Scored as Scored
 from orchestrator.wire import by_ids, rulings
 from orchestrator.wire.by_ids import Forced, Looked, Path, Walk
 from orchestrator.wire.failures import Failed, known

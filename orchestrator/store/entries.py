@@ -10,6 +10,7 @@ from operator import add
 from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import astuple
 
 from orchestrator.records import Choice, Failure, Generation, Outcome, PairScores
 from orchestrator.store import blobs, codec, reading, values
@@ -225,20 +226,10 @@ class Batches:
     def _add_outcomes(self, entries: Sequence[OutcomeEntry]) -> None:
         first = self.n_outcomes + 1
         stored = codec.compress((entry.packed, entry.content, entry.key) for entry in entries)
+        # The fields of an entry up to its blobs are columns in the same order.
+        n_plain = len(_OUTCOME_COLUMNS) - 3
         rows = [
-            (
-                number,
-                entry.key,
-                entry.kind,
-                entry.model,
-                entry.server,
-                entry.cause,
-                entry.attempts,
-                entry.latency_s,
-                entry.at_ms,
-                entry.prompt_hash,
-                *packed,
-            )
+            (number, *astuple(entry)[:n_plain], *packed)
             for number, (entry, packed) in enumerate(zip(entries, stored, strict=True), first)
         ]
         self.rows = [(row[1], row[0]) for row in rows]

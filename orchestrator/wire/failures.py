@@ -23,12 +23,6 @@ import msgspec
 from orchestrator.records import Failure
 from orchestrator.wire.rulings import ruling
 
-__all__ = [
-    "LONG_SECRET", "MAX_RETRY_AFTER_S", "MESSAGE_LENGTH", "READ_HEADERS", "WAITING_HEADERS",
-    "Failed", "as_value", "classify", "clean", "in_reply", "known", "message_in", "redact",
-    "retry_after",
-]  # fmt: skip
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
