@@ -38,10 +38,12 @@ SUBSET_PATTERN = (
 )
 Amount = Annotated[float, Field(gt=0)]
 
+# Of a file, what a recipe that is written down says of itself first, and all of it.
+_HEAD: Final = ("description", "seed", "limit", "subset")
 _RESOLVED: Final = {
-    "description", "seed", "limit", "subset", "statistics", "limits", "budget", "window",
-    "resources", "probe", "gates",
+    *_HEAD, "statistics", "limits", "budget", "window", "resources", "probe", "gates",
 }  # fmt: skip
+_IF_GIVEN: Final = {"subset", "gates"}
 
 DEFAULT_IN_FLIGHT = 64
 """Requests that a server has at a time where nobody says how many."""
@@ -438,13 +440,13 @@ class Recipe:
         # `log_to` and `cluster`, which change no number. Some only where they are given, so that
         # the recipes of older runs read as they did.
         said = self.settings.model_dump(mode="json", include=_RESOLVED)
+        kept = {key: value for key, value in said.items() if value or key not in _IF_GIVEN}
         return {
             "name": self.name,
+            **{key: kept.pop(key) for key in _HEAD if key in kept},
             "models": {name: spec.resolved() for name, spec in self.models.items()},
             "dataset": self.dataset.resolved(),
             "methods": [method.resolved() for method in self.methods],
             "analyses": [analysis.resolved() for analysis in self.analyses],
-            **{
-                key: value for key, value in said.items() if value or key not in {"subset", "gates"}
-            },
+            **kept,
         }
