@@ -136,7 +136,8 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
 
     `before` is the status of the run before this call, `notes` what it has shown already.
     """
-    export_items(prepared.dataset, directory, late)
+    for _ in export_items(prepared.dataset, directory):
+        late.look()
     frames = frames_of(store, directory, late=late)
     record = record_of(store, directory, None)
     found = [*notes_of(store, record), *_notes(frames, record)]

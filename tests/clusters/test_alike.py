@@ -11,10 +11,10 @@ from orchestrator.interface import api
 from orchestrator.recipe.load import load
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.planning.similar_items import MOST_ITEMS, notes_on_frame, notes_on_items
-from orchestrator.runner.results.frames import export_items
 from orchestrator.store import RunDirectory
 from tests.datasets.test_near_copies import passage
 from tests.e2e.runs import write_recipe
+from tests.runner.test_items import exported
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -78,7 +78,7 @@ def test_a_run_s_own_items_say_the_same(tmp_path, fields, n):
     prepared = prepare(load(path))
     assert len(notes_on_items(prepared)) == n
     with RunDirectory.lock(tmp_path / "run") as directory:
-        frame = pl.scan_parquet(export_items(prepared.dataset, directory))
+        frame = pl.scan_parquet(exported(prepared.dataset, directory))
     assert notes_on_frame(frame, prepared.recipe.resolved()) == notes_on_items(prepared)
 
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from orchestrator.dataset import from_items
 from orchestrator.records import Item, Message
-from orchestrator.runner.results.frames import export_items
+from orchestrator.runner.results.frames import export_items, items_path
 from orchestrator.runner.results.stored import keep_items
 
 ITEMS = [
@@ -25,8 +25,15 @@ ITEMS = [
 ]
 
 
+def exported(dataset, directory):
+    """Write the frame of items; return its path."""
+    for _ in export_items(dataset, directory):
+        pass
+    return items_path(directory)
+
+
 def test_every_part_of_an_item_is_in_its_row(directory):
-    frame = pl.read_parquet(export_items(from_items("x", ITEMS), directory))
+    frame = pl.read_parquet(exported(from_items("x", ITEMS), directory))
     first, second = frame.rows(named=True)
     assert (first["item"], first["category"], first["prompt"]) == ("a", "c", "q")
     assert json.loads(first["followups"]) == ["r"]
@@ -38,7 +45,7 @@ def test_every_part_of_an_item_is_in_its_row(directory):
 def test_a_conversation_is_kept_where_it_is_more_than_one_question(directory):
     talk = (Message("system", "s"), Message("user", "q"))
     items = [Item(key="a", messages=talk), Item(key="b", messages=(Message("user", "q"),))]
-    frame = pl.read_parquet(export_items(from_items("x", items), directory))
+    frame = pl.read_parquet(exported(from_items("x", items), directory))
     assert [json.loads(one) if one else None for one in frame["messages"]] == [
         [["system", "s"], ["user", "q"]],
         None,
@@ -47,23 +54,23 @@ def test_a_conversation_is_kept_where_it_is_more_than_one_question(directory):
 
 def test_the_same_items_are_written_once(directory):
     dataset = from_items("x", ITEMS)
-    path = export_items(dataset, directory)
+    path = exported(dataset, directory)
     before = path.stat().st_mtime_ns
-    export_items(from_items("x", ITEMS), directory)
+    exported(from_items("x", ITEMS), directory)
     assert path.stat().st_mtime_ns == before
 
 
 def test_other_items_replace_them(directory):
-    export_items(from_items("x", ITEMS), directory)
-    path = export_items(from_items("x", ITEMS).limit(1), directory)
+    exported(from_items("x", ITEMS), directory)
+    path = exported(from_items("x", ITEMS).limit(1), directory)
     assert pl.read_parquet(path)["item"].to_list() == ["a"]
 
 
 def test_clusters_are_beside_the_items_and_others_replace_them(directory):
     together = [msgspec.structs.replace(item, cluster="c") for item in ITEMS]
-    path = export_items(from_items("x", ITEMS), directory)
+    path = exported(from_items("x", ITEMS), directory)
     assert pl.read_parquet(path)["cluster"].to_list() == [None, None]
-    export_items(from_items("x", together), directory)
+    exported(from_items("x", together), directory)
     assert pl.read_parquet(path)["cluster"].to_list() == ["c", "c"]
 
 
@@ -71,7 +78,7 @@ def test_places_in_the_dataset_stay_with_shuffled_items_and_follow_the_source(di
     items = [Item(key=f"k{n}", messages=(Message("user", f"q{n}"),)) for n in range(9)]
     for given in (items, items[::-1]):
         dataset = from_items("x", given).limit(8).shuffled(1).limit(6)
-        frame = pl.read_parquet(export_items(dataset, directory))
+        frame = pl.read_parquet(exported(dataset, directory))
         assert len(frame) == 6
         assert [given[int(place)].key for place in frame["place"]] == frame["item"].to_list()
 
@@ -94,4 +101,4 @@ async def test_what_sending_left_unwritten_is_written_afterwards(directory):
         await asyncio.sleep(0)
         task.cancel()
     assert [file.suffix for file in directory.results.glob("*.parquet")] == []
-    assert len(pl.read_parquet(export_items(dataset, directory))) == len(ITEMS)
+    assert len(pl.read_parquet(exported(dataset, directory))) == len(ITEMS)

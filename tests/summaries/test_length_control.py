@@ -16,10 +16,10 @@ from orchestrator.dataset import from_items
 from orchestrator.frames import polars_schema
 from orchestrator.methods import alpaca_eval
 from orchestrator.records import Item, Message
-from orchestrator.runner.results.frames import export_items
 from orchestrator.runner.results.tables import Keeping
 from orchestrator.store import RunDirectory
 from orchestrator.units import settings_of
+from tests.runner.test_items import exported
 from tests.summaries.told import summarise
 from tests.tables import lines
 
@@ -131,7 +131,7 @@ def test_an_index_is_a_place_in_the_dataset_also_where_a_stopping_rule_shuffles_
     given = [Item(key=f"k{i}", messages=(Message("user", f"Do {i}."),)) for i in range(N)]
     shuffled = from_items("x", given).shuffled(3)
     with RunDirectory.lock(tmp_path / "run") as directory:
-        items = pl.read_parquet(export_items(shuffled, directory))
+        items = pl.read_parquet(exported(shuffled, directory))
     path = write_csv(tmp_path / "file.csv", ("index", "instruction_difficulty"), enumerate(hard))
     (one,) = lines(table(world, {"difficulties": by_item}, context_of))
     (other,) = lines(table((rows, items, hard), {"difficulties": path}, context_of))

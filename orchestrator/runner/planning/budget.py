@@ -365,11 +365,7 @@ SPENT = "spent"
 def keep_spent(store: Store, budget: Budget, *, is_ending: bool = False) -> None:
     """Write down what is spent, and what may be until the next time."""
     budget.pledge(is_ending=is_ending)
-    _keep(store, budget.spent)
-
-
-def _keep(store: Store, spent: Spent) -> None:
-    store.set_meta(SPENT, msgspec.json.encode(spent).decode())
+    store.set_meta(SPENT, msgspec.json.encode(budget.spent).decode())
 
 
 def budget_of(prepared: Prepared, store: Store, bounds: schema.Budget | None = None) -> Budget:
@@ -387,7 +383,7 @@ def budget_of(prepared: Prepared, store: Store, bounds: schema.Budget | None = N
             raise UsageError(what + ", ".join(unpriced))
 
     def keep(spent: Spent) -> None:
-        _keep(store, spent)
+        store.set_meta(SPENT, msgspec.json.encode(spent).decode())
         store.flush()
 
     priced = {name: one.paid for name, one in prepared.models.items() if one.paid is not None}

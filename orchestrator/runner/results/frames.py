@@ -203,23 +203,10 @@ def version(store: Store) -> str:
     return "" if plan_id is None else f"{plan_id}:{store.units_stamp(plan_id)}"
 
 
-def export_items(
-    dataset: Dataset, run_dir: RunDirectory, late: DeferredInterrupts | None = None
-) -> Path:
+def export_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
     """Write the items with all columns of the dataset to `results/items.parquet`, once.
 
-    Raises:
-        StoreError: If the file can't be written.
-        KeyboardInterrupt: As `late` says.
-    """
-    for _ in exporting_items(dataset, run_dir):
-        if late is not None:
-            late.look()
-    return items_path(run_dir)
-
-
-def exporting_items(dataset: Dataset, run_dir: RunDirectory) -> Generator[None]:
-    """`export_items` in steps of some milliseconds; closed before its end it changes nothing.
+    It goes by steps of some milliseconds, and changes nothing if it is closed before its end.
 
     Raises:
         StoreError: If the file can't be written.

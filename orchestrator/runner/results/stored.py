@@ -298,6 +298,6 @@ async def keep_items(
         await asyncio.to_thread(meanwhile)
     # In a thread too: to import polars takes long.
     frames = await asyncio.to_thread(importlib.import_module, "orchestrator.runner.results.frames")
-    with closing(frames.exporting_items(dataset, run_dir)) as steps:
+    with closing(frames.export_items(dataset, run_dir)) as steps:
         for _ in steps:
             await asyncio.sleep(0)
