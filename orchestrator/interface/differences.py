@@ -136,10 +136,13 @@ def contrasts(
         largest = None
         if not found or about.score == found[0].about.score:
             apart = (pl.col("b") - pl.col("a")).abs()
-            rows = points.select("item", "turn", "a", "b")
-            rows = rows.filter(apart.is_finite() & (apart > TIE))
-            rows = rows.sort(apart, "item", descending=[True, False])
-            largest = rows.unique("item", keep="first", maintain_order=True).head(MOST_CHANGES)
+            largest = (
+                points.select("item", "turn", "a", "b")
+                .filter(apart.is_finite() & (apart > TIE))
+                .sort(apart, "item", descending=[True, False])
+                .unique("item", keep="first", maintain_order=True)
+                .head(MOST_CHANGES)
+            )
         found.append(Contrast(about, score.orientation, difference, counted_in(points), largest))
         # The points of the next one are made before the name stands for them.
         del points
