@@ -342,20 +342,18 @@ def _verdict(one: Requirement, found: _Found) -> tuple[Verdict, str]:
         return "holds", ""
     if not one.is_met_by(interval.low) and not one.is_met_by(interval.high):
         return "fails", ""
-    return "not known yet", f"the interval contains {one.threshold:g}" + _needed(
-        one, found, interval
+    why, value, (n, _) = (
+        f"the interval contains {one.threshold:g}",
+        found.estimate.value,
+        found.sizes,
     )
-
-
-def _needed(one: Requirement, found: _Found, interval: Interval) -> str:
-    """Return the number of items that would do if the value stayed as it is, in words."""
-    value, (n, _) = found.estimate.value, found.sizes
     gap = abs(value - one.threshold)
     reach = max(interval.high - value, value - interval.low)
-    if n is None or not math.isfinite(reach) or gap <= 0.05 * reach:
-        return ""
-    what = "labelled items" if one.left.measure == "risk" else "items"
-    return f"; about {math.ceil(n * (reach / gap) ** 2):,} {what} would do if it stays as it is"
+    if n is not None and math.isfinite(reach) and gap > 0.05 * reach:
+        what = "labelled items" if one.left.measure == "risk" else "items"
+        n_needed = math.ceil(n * (reach / gap) ** 2)
+        why += f"; about {n_needed:,} {what} would do if it stays as it is"
+    return "not known yet", why
 
 
 def gate(

@@ -248,16 +248,22 @@ def _checks(
     if analysis.approximate:
         text = f"{few_words(analysis)}."
         yield Check("sample", phrase(text), is_doubtful=True)
-    tau = analysis.agreement.kendall_tau
-    if tau is not None and not analysis.warning:
+    by_mode = analysis.agreement.kendall_tau
+    if by_mode is not None and not analysis.warning:
         text = "reading only the likeliest label gives the same order of the models."
-        if tau < 1.0:
+        if by_mode < 1.0:
             text = (
                 "reading only the likeliest label gives another order of the models "
-                f"(Kendall's tau {tau:.2f})."
+                f"(Kendall's tau {by_mode:.2f})."
             )
-        yield Check("reading", phrase(text), tau < 1.0)
-    yield from _by_reference(analysis, exact_match)
+        yield Check("reading", phrase(text), by_mode < 1.0)
+    ratings = {one.model: one.rating for one in analysis.ratings if one.rating is not None}
+    shares = {model: share for model, share in exact_match.items() if share is not None}
+    tau = _tau(ratings, shares)
+    if not math.isnan(tau) and not analysis.warning:
+        same = "orders the models the same way" if tau == 1.0 else "orders the models differently"
+        text = f"exact match with the references {same} (Kendall's tau {tau:.2f})."
+        yield Check("references", phrase(text), tau <= 0.0)
 
 
 def _by_judge(analysis: RankingAnalysis) -> Iterator[Check]:
@@ -314,20 +320,6 @@ def _agreement(among: Sequence[RankingAnalysis]) -> Iterator[Check]:
         ),
         firsts.count(most) < len(firsts),
     )
-
-
-def _by_reference(
-    analysis: RankingAnalysis, exact_match: Mapping[str, float | None]
-) -> Iterator[Check]:
-    """Agreement of the ratings with the share of answers equal to the reference."""
-    ratings = {one.model: one.rating for one in analysis.ratings if one.rating is not None}
-    shares = {model: share for model, share in exact_match.items() if share is not None}
-    tau = _tau(ratings, shares)
-    if math.isnan(tau) or analysis.warning:
-        return
-    same = "orders the models the same way" if tau == 1.0 else "orders the models differently"
-    text = f"exact match with the references {same} (Kendall's tau {tau:.2f})."
-    yield Check("references", phrase(text), tau <= 0.0)
 
 
 def _tau(first: Mapping[str, float], second: Mapping[str, float]) -> float:

@@ -136,7 +136,10 @@ def _parts(
     for place, table in enumerate(few):
         if place or brief.questions or brief.incomplete:
             yield Text("")
-        yield generic_table(_clipped(table))
+        left = len(table.rows) - _MAX_ROWS
+        notes = ((f"{numbers.counted(left, 'more row')}",) if left > 0 else ()) + table.notes[:1]
+        first = msgspec.structs.replace(table, rows=table.rows[:_MAX_ROWS], notes=notes)
+        yield generic_table(first)
     yield from shown.trust(brief, limits, is_apart=bool(few))
     # At its shortest, only an answer that is withheld says what to try.
     is_withheld = any(one.state == "withheld" for one in brief.questions[:1])
@@ -199,7 +202,12 @@ class _Shown:
             yield Text("")
             yield self._standings(question, limits.models)
         if question.apart and question.state != "withheld":
-            yield self.phrase(question.apart if limits.pairs else _counted(question))
+            n, n_pairs = question.n_apart, question.n_pairs
+            counts = f"{numbers.count(n)} of {numbers.count(n_pairs)}"
+            said = phrase(f"{counts} pairs of models can be told apart.")
+            # Without their names where there is little room, if that says less
+            is_short = not limits.pairs and 0 < n < n_pairs
+            yield self.phrase(said if is_short else question.apart)
 
     def others(self, questions: Sequence[Question], most: int) -> Iterator[RenderableType]:
         """The further questions, of many the first ones."""
@@ -321,21 +329,5 @@ class _Shown:
         return page.table(columns, rows + [row(one) for one in standings[-last:]])
 
 
-def _clipped(table: Table) -> Table:
-    """The first rows and notes of a table."""
-    left = len(table.rows) - _MAX_ROWS
-    more = (f"{numbers.counted(left, 'more row')}",) if left > 0 else ()
-    notes = (*more, *table.notes[:1])
-    return msgspec.structs.replace(table, rows=table.rows[:_MAX_ROWS], notes=notes)
-
-
 def _listed(checks: Sequence[Check]) -> str:
     return ", ".join(dict.fromkeys(check.about for check in checks))
-
-
-def _counted(question: Question) -> Phrase:
-    """State the number of pairs that can be told apart, without their names."""
-    if not 0 < question.n_apart < question.n_pairs:
-        return question.apart
-    counts = f"{numbers.count(question.n_apart)} of {numbers.count(question.n_pairs)}"
-    return phrase(f"{counts} pairs of models can be told apart.")

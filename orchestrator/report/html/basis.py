@@ -47,8 +47,13 @@ def coverage(material: Material) -> Figure:
         "method | rows: count | with a value: count | failed: count | share: percent", "causes"
     )
     table = make_table("coverage-of-rows", "Rows by method", columns, rows)
-    prompts = [_counted(material, frame) for frame in material.frames]
-    n_items = counted_words(*max(prompts, key=itemgetter(0), default=(0, None)))
+    prompts: list[tuple[int, int | None]] = [(0, None)]
+    for frame in material.frames:
+        if "item" in names_of(material.frames, frame):
+            items = lazy_of(material.frames, frame).select(pl.col("item").unique())
+            named = items.collect(engine="streaming")["item"]
+            prompts.append(material.context.clusters.counted(named))
+    n_items = counted_words(*max(prompts, key=itemgetter(0)))
     left = f" · {material.n_left:,} units remain" if material.n_left else ""
     basis = f"n = {n_items} · counts{left}"
     says = (
@@ -56,14 +61,6 @@ def coverage(material: Material) -> Figure:
         "reported."
     )
     return Figure("coverage-of-rows", table.title, basis, says, table)
-
-
-def _counted(material: Material, frame: str) -> tuple[int, int | None]:
-    """Prompts that a frame has rows of, and their clusters if there are any."""
-    if "item" not in names_of(material.frames, frame):
-        return 0, None
-    items = lazy_of(material.frames, frame).select(pl.col("item").unique())
-    return material.context.clusters.counted(items.collect(engine="streaming")["item"])
 
 
 def requests(material: Material) -> Table:
