@@ -49,20 +49,6 @@ _EXACT: Final = ("missing", "failed")
 _JUDGED: Final = ("rating", "win_rate", "score")
 
 
-def decided(
-    sides: Sequence[Side], wanted: Sequence[Requirement], confidence_level: float
-) -> tuple[tuple[Checked, ...], float]:
-    """Return the verdicts on requirements, and the level of each interval.
-
-    Counts are exact: they take no share of the error. Names of the requirements are those of the
-    runs.
-    """
-    n_estimated = sum(one.left.measure not in _EXACT for one in wanted)
-    each = 1.0 - (1.0 - confidence_level) / max(1, n_estimated)
-    deciding = _Deciding(sides, each)
-    return tuple(deciding.decide(one) for one in wanted), each
-
-
 _COUNTED: Final = (None, None)
 
 
@@ -408,9 +394,11 @@ def gate(
             "the recipe and run it"
         )
     wanted = [_read(text, sides) for text in texts]
-    checked, each = decided(sides, wanted, level)
+    # Counts are exact: they take no share of the error.
+    n_estimated = sum(one.left.measure not in _EXACT for one in wanted)
+    each = 1.0 - (1.0 - level) / max(1, n_estimated)
     return GateResult(
-        requirements=checked,
+        requirements=tuple(map(_Deciding(sides, each).decide, wanted)),
         run=runs[0].metadata,
         against=runs[1].metadata if against is not None else None,
         confidence_level=level,

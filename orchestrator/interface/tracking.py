@@ -207,17 +207,15 @@ def _name(*parts: str) -> str:
 
 
 def parameters(
-    settings: Mapping[str, Any], prefix: str = ""
+    settings: Mapping[str, Any] | Sequence[Any], prefix: str = ""
 ) -> dict[str, str | int | float | bool]:
     """Return the settings of a recipe by dotted name, as trackers keep parameters."""
     found: dict[str, str | int | float | bool] = {}
-    for name, value in settings.items():
-        path = f"{prefix}{_name(name)}"
-        if isinstance(value, Mapping):
+    named = settings if isinstance(settings, Mapping) else dict(enumerate(settings))
+    for name, value in named.items():
+        path = f"{prefix}{_name(str(name))}"
+        if isinstance(value, Mapping | list | tuple):
             found |= parameters(value, f"{path}.")
-        elif isinstance(value, list | tuple):
-            entries = dict(zip(map(str, range(len(value))), value, strict=True))
-            found |= parameters(entries, f"{path}.")
         elif value is not None:
             found[path[:_MAX_NAME]] = value if isinstance(value, int | float) else str(value)
     return found

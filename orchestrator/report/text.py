@@ -9,7 +9,7 @@ import html
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -128,32 +128,22 @@ def safe_names(
         shown = {name: cut(line) if name in long else line for name, line in lines.items()}
         if len(set(shown.values())) == len(shown):
             return shown
-    return _numbered(lines, width, ascii_only=ascii_only, joined=joined)
+    numbered: dict[str, str] = {}
+    for name, line in lines.items():
+        found, n = cuts[0](line), 1
+        while found in numbered.values():
+            n += 1
+            end = f" ({n})"
+            room = width - len(end)
+            found = safe_name(line, room, ascii_only=ascii_only, joined=joined) + end
+        numbered[name] = found
+    return numbered
 
 
 def _alike(lines: Sequence[str]) -> int:
     """Return the number of characters with which all lines begin."""
     together = zip(*lines, strict=False)
     return sum(1 for _ in takewhile(lambda characters: len(set(characters)) == 1, together))
-
-
-def _numbered(
-    lines: Mapping[str, str], width: int, *, ascii_only: bool, joined: bool
-) -> dict[str, str]:
-    """The names cut in the middle; those that become the same get a number."""
-    shown: dict[str, str] = {}
-    taken: set[str] = set()
-    for name, line in lines.items():
-        found = safe_name(line, width, ascii_only=ascii_only, joined=joined)
-        n = 1
-        while found in taken:
-            n += 1
-            end = f" ({n})"
-            room = width - len(end)
-            found = safe_name(line, room, ascii_only=ascii_only, joined=joined) + end
-        taken.add(found)
-        shown[name] = found
-    return shown
 
 
 def isolated(line: str) -> str:

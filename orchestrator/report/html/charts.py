@@ -57,12 +57,7 @@ def draw(picture: Picture) -> dict[str, Any]:
         "lines": _lines,
     }
     specified: dict[str, Any] = _styled(kinds[picture.kind](picture)).to_dict(validate=False)
-    specified["datasets"] = specified.get("datasets", {}) | {_ROWS: _rows(picture)}
-    return specified
-
-
-def _rows(picture: Picture) -> Sequence[_Row]:
-    """The rows, with what their chart needs beside them."""
+    # The rows, with what their chart needs beside them
     rows = [dict(row) for row in picture.rows]
     if picture.kind == "intervals":
         low, high = _ends(picture)
@@ -75,7 +70,8 @@ def _rows(picture: Picture) -> Sequence[_Row]:
         low, high = picture.options["domain"]
         for row in rows:
             row["on_dark"] = abs(2 * (row["value"] - low) / (high - low) - 1) > _OVER_BLACK
-    return rows
+    specified["datasets"] = specified.get("datasets", {}) | {_ROWS: rows}
+    return specified
 
 
 def _ends(picture: Picture) -> tuple[float, float]:
