@@ -20,7 +20,6 @@ from orchestrator.report.text import safe_line
 _RATINGS: Final = (
     "bradley1952rank", "gaffke2005three", "holm1979simple", "shaffer1986modified",
 )  # fmt: skip
-_SAMPLING: Final = ("max_tokens", "temperature", "top_p", "top_k")
 # Values that change nothing are not said.
 _DEFAULTS: Final[dict[str, object]] = {"top_p": 1.0, "top_k": 0}
 _MAX_TEMPLATE: Final = 40
@@ -135,8 +134,8 @@ def _settings(settings: Mapping[str, Any]) -> str:
         "top_p": "top-p {:g}", "top_k": "top-k {}",
     }  # fmt: skip
     found = [
-        said[name].format(settings[name])
-        for name in _SAMPLING
+        words.format(settings[name])
+        for name, words in said.items()
         if settings.get(name) is not None and settings[name] != _DEFAULTS.get(name)
     ]
     if settings.get("temperature_by_category"):

@@ -52,11 +52,6 @@ class _Field:
     beside: int = 0
     under: int = 0
 
-    @property
-    def n(self) -> int:
-        """Rows."""
-        return len(self.texts or self.lines)
-
     def width(self, names: int, *, under: bool) -> int:
         """Columns of the terminal that it takes where names are cut to `names`."""
         if self.texts:
@@ -190,7 +185,8 @@ def _named(fields: Sequence[_Field]) -> list[_Field]:
     order = dict.fromkeys((*before, *texts, *among))
     for n in range(1, len(order) + 1):
         chosen = [fields[at] for at in sorted([*order][:n])]
-        if len({*zip(*(one.texts or one.lines for one in chosen), strict=True)}) == chosen[0].n:
+        rows = [*zip(*(one.texts or one.lines for one in chosen), strict=True)]
+        if len({*rows}) == len(rows):
             return chosen
     return [fields[at] for at in sorted((*before, *texts))]
 

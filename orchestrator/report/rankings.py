@@ -88,11 +88,12 @@ def ratings(
         analysis.uncertainty,
         *([words.few_words(analysis)] if analysis.approximate else []),
     ]
+    about = subject(analysis)
     # First what the rows say together
     said = (analysis.caution, words.told_apart(analysis).text(), " · ".join(basis))
     return make_table(
         key("ratings", analysis),
-        words.title(analysis),
+        f"No r{about.removesuffix(words.UNTRUSTED).rstrip()[1:]}" if analysis.warning else about,
         columns,
         rows,
         basis=" ".join(part for part in said if part),

@@ -100,12 +100,6 @@ def subject(analysis: RankingAnalysis) -> str:
     return f"{what} {UNTRUSTED}" if analysis.warning else what
 
 
-def title(analysis: RankingAnalysis) -> str:
-    """Return the heading of the ratings: of a ranking, or that there is none."""
-    words = subject(analysis)
-    return f"No r{words.removesuffix(UNTRUSTED).rstrip()[1:]}" if analysis.warning else words
-
-
 def told_apart(analysis: RankingAnalysis) -> Phrase:
     """State the models that can be told apart, over all pairs; empty for none compared."""
     if analysis.pairs and analysis.warning:
