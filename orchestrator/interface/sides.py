@@ -294,12 +294,11 @@ def _split(kind: Matched, text: str, sides: Sequence[Side]) -> list[tuple[str, s
             f"--match {kind}={text}: expected one name for each of the {len(sides)} runs, "
             "with ':' between them"
         )
-    wrong = next(
+    name, side = next(
         (name, side)
         for name, side in zip(parts, sides, strict=True)
         if name not in side.names[kind]
     )
-    name, side = wrong
     raise UsageError(
         f"--match {kind}={text}: {side.label} ({side.where}) has no {kind} {name!r}"
         f"{nearest(name, side.names[kind])}"

@@ -85,10 +85,11 @@ def _seldom(show: Callable[[int], object], every_s: float, last: float = 0.0) ->
 
 
 _MIN_GAP_S: Final = 0.25
-# Widths from which more columns of a model's line fit.
-_WIDEST: Final = 112
-_WIDE: Final = 92
-_MIDDLE: Final = 72
+# Numbers in a model's line, and widths from which they fit.
+_COLUMNS: Final = {
+    "queued": 0, "done": 0, "failed": 72, "retried": 72, "req/s": 0, "tok/s in": 92,
+    "tok/s out": 92, "at server": 112, "cached": 112,
+}  # fmt: skip
 _MIN_NAME: Final = 8
 _MAX_NAME: Final = 32
 _MAX_BAR: Final = 100
@@ -276,15 +277,8 @@ def _models(
 ) -> Iterator[RenderableType]:
     """The models that fit, and a line about the others."""
     columns = [Column("model", "left"), Column("state", "left"), Column("in flight")]
-    headings = ["queued", "done"]
-    if page.width >= _MIDDLE:
-        headings += ["failed", "retried"]
-    headings.append("req/s")
-    if page.width >= _WIDE:
-        headings += ["tok/s in", "tok/s out"]
-    if page.width >= _WIDEST:
-        headings += ["at server", "cached"]
-    columns += [Column(heading.rjust(_FIGURES)) for heading in headings]
+    fitting = (heading for heading, least in _COLUMNS.items() if page.width >= least)
+    columns += [Column(heading.rjust(_FIGURES)) for heading in fitting]
     shown = models if len(models) <= most else foremost(models, max(1, most - 1))
     others = _STATE + sum(len(column.heading) + _GAP for column in columns[2:])
     longest = max((page.name(model.name).cell_len for model in models), default=0)
@@ -301,24 +295,23 @@ def _models(
 
 def _row(page: Page, name: str, model: ModelProgress, pace: Pace) -> list[RenderableType]:
     mark = {"idle": "○", "dead": "✕"}.get(model.state, "●")
-    row: list[RenderableType] = [
+    waiting = numbers.UNDEFINED if model.waiting is None else numbers.compact(model.waiting)
+    cached = numbers.UNDEFINED if model.cache_hits is None else f"{model.cache_hits:.0%}"
+    cells = [
+        _count(page, model.queued),
+        _count(page, model.done),
+        _count(page, model.failed, BAD),
+        _count(page, model.retried, DOUBTFUL),
+        *(page.cell(numbers.speed(rate)) for rate in pace.rates(model.name)),
+        page.cell(waiting, FAINT),
+        page.cell(cached, FAINT),
+    ]
+    return [
         page.cell(name, HEADING),
         page.cell(f"{mark} {model.state}", _STATE_STYLES.get(model.state, "")),
         page.cell(f"{numbers.compact(model.in_flight)}/{numbers.compact(model.limit)}"),
-        _count(page, model.queued),
-        _count(page, model.done),
+        *(one for one, least in zip(cells, _COLUMNS.values(), strict=True) if page.width >= least),
     ]
-    if page.width >= _MIDDLE:
-        row += [_count(page, model.failed, BAD), _count(page, model.retried, DOUBTFUL)]
-    requests, *both = pace.rates(model.name)
-    row.append(page.cell(numbers.speed(requests)))
-    if page.width >= _WIDE:
-        row += [page.cell(numbers.speed(rate)) for rate in both]
-    if page.width >= _WIDEST:
-        waiting = numbers.UNDEFINED if model.waiting is None else numbers.compact(model.waiting)
-        cached = numbers.UNDEFINED if model.cache_hits is None else f"{model.cache_hits:.0%}"
-        row += [page.cell(waiting, FAINT), page.cell(cached, FAINT)]
-    return row
 
 
 def _count(page: Page, number: int, style: str = "") -> Text:
