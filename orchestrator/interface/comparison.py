@@ -239,12 +239,7 @@ def compare(
     # It holds a number of each prompt for each difference.
     del found
     rankings = rankings_of(sides, common, confidence_level)
-    by_score: dict[str, list[Difference]] = {}
-    for one in compared:
-        by_score.setdefault(one.score, []).append(one)
-    labels = tuple(side.label for side in sides) if chosen == "run" and len(sides) == 2 else ()
-    tables = [_table(score, of, chosen, labels) for score, of in by_score.items()]
-    tables += rating_tables(sides, rankings)
+    tables = [*_differences(compared, chosen, sides), *rating_tables(sides, rankings)]
     tables += agreement_tables(sides, common, confidence_level)
     settings = {side.label: side.result.settings for side in sides}
     more = (changed_table(changes, chosen), settings_table(settings))
@@ -330,6 +325,14 @@ def _about(side: Side, common: Common) -> dict[str, Any]:
         "n_alone": len(alone),
         "items_alone": list(alone[:_MOST_ALONE]),
     }
+
+
+def _differences(compared: Sequence[Difference], by: By, sides: Sequence[Side]) -> list[Table]:
+    by_score: dict[str, list[Difference]] = {}
+    for one in compared:
+        by_score.setdefault(one.score, []).append(one)
+    labels = tuple(side.label for side in sides) if by == "run" and len(sides) == 2 else ()
+    return [_table(score, of_score, by, labels) for score, of_score in by_score.items()]
 
 
 def _table(score: str, found: Sequence[Difference], by: By, two_runs: tuple[str, ...]) -> Table:
