@@ -31,7 +31,8 @@ class Picture:
         y: Title of the vertical axis, where the kind has one.
         groups: Names that get colours, in order; empty for one colour.
         options: Of the kind: "zero" (a reference value), "diagonal" (where it begins and ends),
-            "domain", "percent", "open" (whether the vertical axis of "lines" ends where values do).
+            "domain", "percent", "wide" (its chart has the page to itself), "open" (whether the
+            vertical axis of "lines" ends where values do).
     """
 
     kind: Kind

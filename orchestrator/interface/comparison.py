@@ -55,7 +55,7 @@ def _figure(table: Table, name: str) -> Figure:
     if place is not None and len(table.rows) <= MAX_ROWS:
         labels = [at for at, one in enumerate(table.columns[:place]) if one.is_text]
         column = table.columns[place]
-        options = {"zero": 0.0} if column.name == "difference" else {}
+        options = {"wide": True} | ({"zero": 0.0} if column.name == "difference" else {})
         if shown := points(table, labels, place):
             picture = Picture("intervals", shown, column.name, options=options)
     return Figure(key(name), table.title, table.basis, "", table, picture)

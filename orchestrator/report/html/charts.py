@@ -29,6 +29,8 @@ _OVER_BLACK: Final = 0.82
 _DIVERGING: Final = ("#b35806", "#f1a340", "#fee0b6", "#f7f7f7", "#c6dbef", "#6baed6", "#1f5fa8")
 # With its labels a chart is as wide as the column of a telephone can shrink without loss.
 _WIDTH: Final = 440
+# One that has the page to itself, and is moved sideways there.
+_WIDE: Final = 640
 _ROW: Final = 28
 # About the width of a letter of a label.
 _LETTER: Final = 7.5
@@ -173,7 +175,7 @@ def _intervals(picture: Picture) -> _Chart:
     ]
     step = max(_ROW, 11 * max(1, len(picture.groups)) + 10)
     return alt.layer(*_zero(picture), bars, dots, *ends).properties(
-        width=_WIDTH,
+        width=_WIDE if picture.options.get("wide") else _WIDTH,
         height=alt.Step(step, **{"for": "position"}) if picture.groups else alt.Step(step),
     )
 
@@ -193,7 +195,8 @@ def _shape(groups: Sequence[str]) -> dict[str, alt.Shape]:
 def _matrix(picture: Picture) -> _Chart:
     options = picture.options
     columns, rows = list(options["columns"]), list(options["order"])
-    wide = min(90.0, max(34.0, _WIDTH / max(1, len(columns))))
+    room = _WIDE if options.get("wide") else _WIDTH
+    wide = min(90.0, max(34.0, room / max(1, len(columns))))
     # Names that are wider than their column stand at an angle.
     is_level = all(len(column) * _LETTER <= wide for column in columns)
     axis = alt.Axis(orient="top", labelAngle=0 if is_level else -40, domain=False, ticks=False)

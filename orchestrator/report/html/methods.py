@@ -192,7 +192,7 @@ def _matrix(aligned: Aligned, level: float) -> Figure:
     title = "Agreement between methods, answer by answer"
     table = make_table("agreement", title, columns, lines)
     order = [score_words(one) for one in aligned.names]
-    options = {"order": order, "columns": order, "domain": [-1.0, 1.0], "small": True}
+    options = {"order": order, "columns": order, "domain": [-1.0, 1.0], "wide": True}
     picture = Picture("matrix", drawn, "", "", options=options) if drawn else None
     says = (
         "Scores are oriented so that higher is better; blue squares agree, orange ones "
@@ -212,7 +212,7 @@ def _length(aligned: Aligned, level: float) -> list[Figure]:
     title = "Length: correlation of scores with answer length"
     table = make_table("length", title, columns, lines)
     shown = figures.points(table, 0, 1)
-    options = {"zero": 0.0, "domain": [-1.0, 1.0]}
+    options = {"zero": 0.0, "domain": [-1.0, 1.0], "wide": True}
     picture = Picture("intervals", shown, "Spearman's rho with length", options=options)
     says = (
         "Right of 0, longer answers score higher. This alone does not distinguish a bias from "

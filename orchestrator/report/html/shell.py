@@ -195,10 +195,14 @@ def terms() -> Mapping[str, Mapping[str, str]]:
 
 def explained(text: Markup) -> Markup:
     """A sentence on intervals with each kind that it names as a term, which says what it is."""
-    button = Markup('<button type="button" class="term" data-tip="{}">{}</button>')
+    # A browser may part a button from the bracket beside it.
+    button = r'<button type="button" class="term" data-tip="{}">\2</button>'
+    whole = Markup(rf'<span class="whole">\1{button}\3</span>')  # noqa: S704
+    found = str(text)
     for term, meaning in terms()["interval"].items():
-        text = text.replace(str(escape(term)), button.format(meaning, term), 1)
-    return text
+        named = rf"(\(?)({re.escape(str(escape(term)))})([).,;:]*)"
+        found = re.sub(named, str(whole.format(meaning)), found, count=1)
+    return Markup(found)  # noqa: S704 (escaped before)
 
 
 def own_file(name: str) -> str:

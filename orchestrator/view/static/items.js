@@ -142,7 +142,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     scroller.style.setProperty("--lines", String(lines()));
     if (isAnswers()) {
       const n = found.models.length;
-      for (const [columns_, least, first_, width] of [["--columns", "--least", 3, 14], ["--few", "--least-few", 2.5, 12]]) {
+      for (const [columns_, least, first_, width] of [["--columns", "--least", 3, n < 4 ? 10 : 14], ["--few", "--least-few", 2.5, 12]]) {
         scroller.style.setProperty(columns_, `${first_}rem repeat(${n + 1}, minmax(${width}rem, 1fr))`);
         scroller.style.setProperty(least, `${first_ + (n + 1) * (width + 0.75) + 1.5}rem`);
       }
