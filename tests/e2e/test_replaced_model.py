@@ -17,7 +17,7 @@ from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
 from tests.chaos.arena import end_of, free_port, outcomes
 from tests.e2e.runs import ROOT, command, write_recipe
 
-pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.models, pytest.mark.timeout(900)]
 
 MODEL = "judge"
 BUNDLED = ROOT / "launch" / "embedded" / "models"
@@ -102,7 +102,7 @@ def replaced(tmp_path, serve, before, after, n=N):
     recipe = write_recipe(
         tmp_path / "r.json", url, n=n, models={"m": {"base_url": url, "model": MODEL}},
         methods=[{"kind": "answers", "answer": {"max_tokens": 24}}],
-        limits={"max_in_flight": IN_FLIGHT, "dead_after_s": 240.0},
+        limits={"max_in_flight": IN_FLIGHT, "dead_after_s": 480.0},
     )  # fmt: skip
     # In one place, as vLLM's fingerprint tells paths apart.
     weights = tmp_path / "weights"
@@ -118,7 +118,7 @@ def replaced(tmp_path, serve, before, after, n=N):
     shutil.copytree(after, weights)
     with serving(serve(weights, port), log):
         until_ready(port)
-        ended = end_of(process, 200)
+        ended = end_of(process, 400)
     recorded = len(outcomes(run_dir))
     return ended, recorded
 
