@@ -10,6 +10,7 @@ recipe needs (`--allow-code`).
 import json
 import os
 import re
+import shutil
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -177,11 +178,18 @@ class ForeignLaunch(LaunchKind[C]):
     def find_command(self) -> str:
         """Find the program to run.
 
+        What lies in the working directory is never taken: entries of PATH that start from there
+        (`.`, or an empty one) are passed over.
+
         Raises:
             LaunchError: If there is none, with how to get it.
         """
         wanted, own = getattr(self.config, self.program_setting), self.own_program
-        found = _spec.find_program(wanted or self.program, None if wanted else own)
+        entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        absolute = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))  # noqa: PTH117
+        found = shutil.which(wanted or self.program, path=absolute)
+        if found is None and own is not None and not wanted:
+            found = str(_spec.PROJECT / own) if os.access(_spec.PROJECT / own, os.X_OK) else None
         if found is not None:
             return found
         here = ""

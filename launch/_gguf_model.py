@@ -23,33 +23,34 @@ _CLASSES: Final = {
 """Architectures that can be converted, by the name that GGUF and `transformers` both have."""
 
 _MAX_LAYERS: Final = 1024
+# By the name in the file: the name in `transformers`, and the lengths of the tensor's dimensions.
 _TOP: Final = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
+    "token_embd.weight": ("model.embed_tokens.weight", "vocabulary", "hidden"),
+    "output_norm.weight": ("model.norm.weight", "hidden"),
 }
-_HEAD: Final = ("output.weight", "lm_head.weight")
+_HEAD: Final = "output.weight"
 _FREQUENCIES: Final = "rope_freqs.weight"
 _LAYER: Final = {
-    "attn_norm.weight": "input_layernorm.weight",
-    "attn_q.weight": "self_attn.q_proj.weight",
-    "attn_k.weight": "self_attn.k_proj.weight",
-    "attn_v.weight": "self_attn.v_proj.weight",
-    "attn_output.weight": "self_attn.o_proj.weight",
-    "ffn_norm.weight": "post_attention_layernorm.weight",
-    "ffn_gate.weight": "mlp.gate_proj.weight",
-    "ffn_up.weight": "mlp.up_proj.weight",
-    "ffn_down.weight": "mlp.down_proj.weight",
+    "attn_norm.weight": ("input_layernorm.weight", "hidden"),
+    "attn_q.weight": ("self_attn.q_proj.weight", "queries", "hidden"),
+    "attn_k.weight": ("self_attn.k_proj.weight", "keys", "hidden"),
+    "attn_v.weight": ("self_attn.v_proj.weight", "keys", "hidden"),
+    "attn_output.weight": ("self_attn.o_proj.weight", "hidden", "queries"),
+    "ffn_norm.weight": ("post_attention_layernorm.weight", "hidden"),
+    "ffn_gate.weight": ("mlp.gate_proj.weight", "inner", "hidden"),
+    "ffn_up.weight": ("mlp.up_proj.weight", "inner", "hidden"),
+    "ffn_down.weight": ("mlp.down_proj.weight", "hidden", "inner"),
 }
 _MORE: Final = {
     "llama": {},
     "qwen2": {
-        "attn_q.bias": "self_attn.q_proj.bias",
-        "attn_k.bias": "self_attn.k_proj.bias",
-        "attn_v.bias": "self_attn.v_proj.bias",
+        "attn_q.bias": ("self_attn.q_proj.bias", "queries"),
+        "attn_k.bias": ("self_attn.k_proj.bias", "keys"),
+        "attn_v.bias": ("self_attn.v_proj.bias", "keys"),
     },
     "qwen3": {
-        "attn_q_norm.weight": "self_attn.q_norm.weight",
-        "attn_k_norm.weight": "self_attn.k_norm.weight",
+        "attn_q_norm.weight": ("self_attn.q_norm.weight", "width"),
+        "attn_k_norm.weight": ("self_attn.k_norm.weight", "width"),
     },
 }
 # Settings of a model by llama.cpp that say nothing new, or are read below.
@@ -121,7 +122,7 @@ def described(header: Header, file: Path) -> Model:
     if heads % kv_heads or width % 2:
         raise found.refused(f"{heads} heads of {width} over {kv_heads} key-value heads")
     inner = found.number("feed_forward_length")
-    is_tied = _HEAD[0] not in header.places
+    is_tied = _HEAD not in header.places
     config: dict[str, Any] = {
         "architectures": [_CLASSES[kind]],
         "model_type": kind,
@@ -149,34 +150,29 @@ def described(header: Header, file: Path) -> Model:
     if (scaling := found.scaling()) is not None:
         config["rope_scaling"] = scaling
     sizes = {
-        "token_embd.weight": (vocabulary, hidden),
-        "output.weight": (vocabulary, hidden),
-        "attn_q.weight": (heads * width, hidden),
-        "attn_k.weight": (kv_heads * width, hidden),
-        "attn_v.weight": (kv_heads * width, hidden),
-        "attn_output.weight": (hidden, heads * width),
-        "ffn_gate.weight": (inner, hidden),
-        "ffn_up.weight": (inner, hidden),
-        "ffn_down.weight": (hidden, inner),
-        "attn_q.bias": (heads * width,),
-        "attn_k.bias": (kv_heads * width,),
-        "attn_v.bias": (kv_heads * width,),
-        "attn_q_norm.weight": (width,),
-        "attn_k_norm.weight": (width,),
+        "vocabulary": vocabulary,
+        "hidden": hidden,
+        "inner": inner,
+        "width": width,
+        "queries": heads * width,
+        "keys": kv_heads * width,
     }
     # Only Llama's converter reorders rows: llama.cpp rotates neighbours there, halves elsewhere.
     ordered = {"attn_q.weight": heads, "attn_k.weight": kv_heads} if kind == "llama" else {}
-    # Prefix and name of each tensor in the file, and its name in `transformers`.
-    names = [("", own, name) for own, name in _TOP.items()] + [
-        (f"blk.{layer}.", own, f"model.layers.{layer}.{name}")
-        for layer in range(layers)
-        for own, name in (_LAYER | _MORE[kind]).items()
+    top = _TOP if is_tied else _TOP | {_HEAD: ("lm_head.weight", "vocabulary", "hidden")}
+    # Beginnings of names in the file and in `transformers`, and the tensors that have them.
+    named = [("", "", top)] + [
+        (f"blk.{layer}.", f"model.layers.{layer}.", _LAYER | _MORE[kind]) for layer in range(layers)
     ]
-    if not is_tied:
-        names.append(("", *_HEAD))
     parts = [
-        Part(name, f"{layer}{own}", sizes.get(own, (hidden,)), ordered.get(own, 0))
-        for layer, own, name in names
+        Part(
+            f"{prefix}{name}",
+            f"{layer}{own}",
+            tuple(sizes[length] for length in lengths),
+            ordered.get(own, 0),
+        )
+        for layer, prefix, tensors in named
+        for own, (name, *lengths) in tensors.items()
     ]
     return Model(config, _placed(parts, header, found), header.places.get(_FREQUENCIES))
 

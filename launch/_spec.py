@@ -5,7 +5,6 @@ libraries, devices and caches, and no credentials. A recipe names those that it 
 """
 
 import os
-import shutil
 import socket
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -79,15 +78,6 @@ def inherited(variables: Mapping[str, str]) -> dict[str, str]:
         if not (name in _LEFTOVERS or is_secret_name(name))
         and (name in INHERITED or name.startswith(INHERITED_PREFIXES))
     }
-
-
-def secrets_in(variables: Mapping[str, str], names: Collection[str] = ()) -> list[str]:
-    """Values that no message may repeat: of variables that are called secrets, or are named."""
-    return [
-        value
-        for name, value in variables.items()
-        if (name in names or is_secret_name(name)) and len(value) >= _SHORTEST_HIDDEN
-    ]
 
 
 def refuse_secrets(env: Mapping[str, str], arguments: Collection[str]) -> None:
@@ -180,7 +170,12 @@ def server_env(
     named = {name: ours[name] for name in spec.env_from}
     kept = inherited(ours) | {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"} | named
     env = {**kept, **spec.env, spec.key_variable: api_key}
-    return env, [api_key, *secrets_in(env, spec.env_from)]
+    hidden = (
+        value
+        for name, value in env.items()
+        if (name in spec.env_from or is_secret_name(name)) and len(value) >= _SHORTEST_HIDDEN
+    )
+    return env, [api_key, *hidden]
 
 
 PROJECT: Final = Path(__file__).parents[1]
@@ -195,27 +190,6 @@ def in_folder(path: str, info: "ValidationInfo") -> str:
 def program_in_folder(program: str, info: "ValidationInfo") -> str:
     """A program as it is run: a name stays, a path may start from the recipe's folder."""
     return in_folder(program, info) if "/" in program else program
-
-
-def find_program(wanted: str, own: Path | None = None) -> str | None:
-    """Find the program to run.
-
-    What lies in the working directory is never taken: entries of PATH that start from there (`.`,
-    or an empty one) are passed over.
-
-    Args:
-        wanted: Its name or path.
-        own: Where a set-up of ours puts it, below the project; None for nowhere.
-
-    Returns:
-        Its path; None where there is none.
-    """
-    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    absolute = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))  # noqa: PTH117
-    if (found := shutil.which(wanted, path=absolute)) is not None:
-        return found
-    place = None if own is None else PROJECT / own
-    return str(place) if place is not None and os.access(place, os.X_OK) else None
 
 
 def adapter_arguments(name: str, adapters: Mapping[str, str]) -> tuple[str, ...]:

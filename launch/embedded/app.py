@@ -147,28 +147,39 @@ class Service:
     def __init__(self, models: Sequence[Served], key: str = "") -> None:
         self._models = {served.name: served for served in models}
         self._key = key
+        listed = [
+            {
+                "id": served.name,
+                "object": "model",
+                "owned_by": SERVER,
+                "root": served.root,
+                "parent": None,
+                "max_model_len": served.max_len,
+            }
+            for served in models
+        ]
         self.routes: Final = (
             *(
                 Route(path, partial(self.answer, kind, begin, rates), methods=["POST"])
                 for path, kind, begin, rates in _ANSWERED
             ),
-            Route("/v1/models", self.list_models, methods=["GET"]),
             Route("/tokenize", self.tokenize, methods=["POST"]),
             Route("/detokenize", self.detokenize, methods=["POST"]),
-            Route("/health", self.health, methods=["GET"]),
-            Route("/version", self.version, methods=["GET"]),
+            *(
+                Route(path, partial(self.tell, fields), methods=["GET"])
+                for path, fields in (
+                    ("/v1/models", {"object": "list", "data": listed}),
+                    ("/health", {}),
+                    ("/version", {"version": __version__, "server": SERVER}),
+                )
+            ),
             Route("/metrics", self.metrics, methods=["GET"]),
         )
 
     def app(self) -> ASGIApp:
         """The ASGI application."""
-        handlers = {
-            ApiError: _refused,
-            ClientGoneError: _gone,
-            ClientDisconnect: _gone,
-            HTTPException: _error,
-            Exception: _fault,
-        }
+        kinds = (ApiError, ClientGoneError, ClientDisconnect, HTTPException, Exception)
+        handlers = dict.fromkeys(kinds, _failed)
         return Guard(Starlette(routes=self.routes, exception_handlers=handlers), self._key)
 
     async def answer(
@@ -210,28 +221,9 @@ class Service:
         check_ids("tokens", asked.tokens, served.runner.vocabulary)
         return reply({"prompt": served.tokens.decode(asked.tokens, skip_special=False)})
 
-    async def list_models(self, _request: Request) -> Response:
-        """`GET /v1/models`."""
-        data = [
-            {
-                "id": served.name,
-                "object": "model",
-                "owned_by": SERVER,
-                "root": served.root,
-                "parent": None,
-                "max_model_len": served.max_len,
-            }
-            for served in self._models.values()
-        ]
-        return reply({"object": "list", "data": data})
-
-    async def health(self, _request: Request) -> Response:
-        """`GET /health`."""
-        return reply({})
-
-    async def version(self, _request: Request) -> Response:
-        """`GET /version`."""
-        return reply({"version": __version__, "server": SERVER})
+    async def tell(self, fields: Mapping[str, Any], _request: Request) -> Response:
+        """Answer with what is the same for every request."""
+        return reply(fields)
 
     async def metrics(self, _request: Request) -> Response:
         """`GET /metrics`."""
@@ -261,30 +253,23 @@ class Service:
         return asked, served
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
-    # Handlers are found by the type of the error.
-    assert isinstance(error, ApiError)  # noqa: S101
-    return reply(error.body(), error.status)
+async def _failed(request: Request, error: Exception) -> Response:
+    """Answer a request that was refused, or that failed; a client that is gone hears nothing."""
+    match error:
+        case ClientGoneError() | ClientDisconnect():
+            return Response(status_code=_GONE)
+        case ApiError():
+            found = error
+        case HTTPException():
+            kind = "NotFoundError" if error.status_code == 404 else "HTTPError"
+            found = ApiError(error.status_code, error.detail, kind)
+        case _:
+            _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+            found = internal(f"the server failed: {type(error).__name__}")
+    return reply(found.body(), found.status)
 
 
-async def _gone(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=_GONE)
-
-
-async def _error(_request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    text = error.detail if isinstance(error, HTTPException) else "Internal Server Error"
-    return reply(
-        ApiError(status, text, "NotFoundError" if status == 404 else "HTTPError").body(), status
-    )
-
-
-async def _fault(request: Request, error: Exception) -> Response:
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return reply(internal(f"the server failed: {type(error).__name__}").body(), 500)
-
-
-def shared_out(total: int, engines: Sequence[Engine]) -> Callable[[], None]:
+def _shared_out(total: int, engines: Sequence[Engine]) -> Callable[[], None]:
     """Return a function that gives the calling thread its share of the threads, at least one.
 
     Engines with work have equal shares. A number of threads belongs to the thread that set it, so
@@ -369,7 +354,7 @@ def serve(
     # One core is left for the event loop and for the program that asks.
     total = n_threads or max(1, processors() - 1)
     engines: list[Engine] = []
-    share = shared_out(total, engines)
+    share = _shared_out(total, engines)
     served = _in_thread(
         lambda: [load(name, place, settings, share) for name, place in models.items()], total
     )

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from launch.embedded.features import Watcher
 from launch.embedded.jobs import See
-from launch.embedded.layout import Layout, Pool, PrefillCache, ShapeCache, StepCache
+from launch.embedded.layout import LayerShape, Layout, Pool, PrefillCache, StepCache
 from launch.embedded.model import is_packed, model_bytes
 from launch.embedded.protocol import UnsupportedModelError
 
@@ -163,18 +163,21 @@ class Runner:
 
     @torch.inference_mode()
     def _find_layout(self) -> Layout:
-        cache = ShapeCache()
+        cache = PrefillCache(Layout({}), None)
         ids = torch.zeros((1, 2), dtype=torch.long, device=self.device)
+        name = type(self.model).__name__
         try:
             self.model(input_ids=ids, past_key_values=cache, use_cache=True)
+            layers = {
+                layer: LayerShape(keys.shape[2], keys.shape[3], values.shape[3])
+                for layer, (keys, values) in cache.fresh.items()
+            }
         except (TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
-            name = type(self.model).__name__
             text = f"{name} does not keep plain keys and values in its cache: {error}"
             raise UnsupportedModelError(text) from error
-        if not cache.shapes:
-            text = f"{type(self.model).__name__} keeps no keys and values in its cache"
-            raise UnsupportedModelError(text)
-        return Layout(cache.shapes)
+        if not layers:
+            raise UnsupportedModelError(f"{name} keeps no keys and values in its cache")
+        return Layout(layers)
 
     @torch.inference_mode()
     def _check(self) -> None:

@@ -198,24 +198,24 @@ def joined_rows(paths: Sequence[Path], shown: str) -> Rows:
         return open_rows(paths[0], shown)
     if all(path.suffix.lower() in PARQUET_SUFFIXES for path in paths):
         return parquet_rows(list(paths), shown)
-    return in_turn([open_rows(path, f"{shown} {path.name}") for path in paths], shown)
+    return joined([open_rows(path, f"{shown} {path.name}") for path in paths], shown)
 
 
-def in_turn(parts: Sequence[Rows], shown: str) -> Rows:
+def joined(parts: Sequence[Rows], shown: str) -> Rows:
     """The rows of several files, one after the other."""
     ends = list(accumulate(map(len, parts)))
 
-    def found(index: int) -> tuple[Rows, int]:
+    def place(index: int) -> tuple[Rows, int]:
         which = bisect_right(ends, index)
         return parts[which], index - (ends[which - 1] if which else 0)
 
     def row(index: int) -> Row:
-        part, place = found(index)
-        return part.row(place)
+        part, own = place(index)
+        return part.row(own)
 
     def where(index: int) -> str:
-        part, place = found(index)
-        return part.where(place)
+        part, own = place(index)
+        return part.where(own)
 
     columns = dict.fromkeys(name for part in parts for name in part.columns)
     return Rows(shown, tuple(columns), ends[-1] if ends else 0, row, where)

@@ -41,7 +41,7 @@ def csv_rows(path: Path, shown: str, separator: str | None = None) -> Rows:
     divides = separator or (told[1].decode() if told else _separator(file, usual))
     columns: tuple[str, ...] = ()
     faults = Faults()
-    for number, offset, values in _values(file, divides):
+    for number, offset, values in _rows(file, divides):
         if isinstance(values, ValueError):
             faults.add(f"{shown}:{number}", str(values))
             break  # a wrong quote makes all that follows unreadable
@@ -79,7 +79,7 @@ def _separator(file: LineFile, usual: str) -> str:
     return usual
 
 
-def _values(file: LineFile, separator: str) -> Iterator[tuple[int, int, list[str] | ValueError]]:
+def _rows(file: LineFile, separator: str) -> Iterator[tuple[int, int, list[str] | ValueError]]:
     """Yield every row with the number and offset of its first line; an error ends the file."""
     taken: list[tuple[int, int]] = []
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Final, Literal
 import numpy as np
 from pydantic import Field
 
-from orchestrator.dataset.files import in_turn
+from orchestrator.dataset.files import joined
 from orchestrator.dataset.rows import Rows
 from orchestrator.dataset.shapes import Row
 from orchestrator.datasets._benchmark import (
@@ -165,7 +165,7 @@ class LlmBarKind(BenchmarkKind[SubsetSettings]):
 
         names = chosen_subsets(_LLM_BAR, self.config.subsets, "llm_bar")
         parts = [picked(read("llm_bar", _LLM_BAR[name]), partial(make, name)) for name in names]
-        return in_turn(parts, "llm_bar")
+        return joined(parts, "llm_bar")
 
 
 class NectarConfig(Settings):

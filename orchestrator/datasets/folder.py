@@ -26,11 +26,11 @@ _README: Final = "README.md"
 _MOST_README_BYTES: Final = 4 << 20
 _MOST_FILES: Final = 100_000
 _DEFAULT: Final = "default"
-# Keywords of the hub, by the split that they stand for.
-_KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "train": ("train", "training"),
-    "validation": ("validation", "valid", "val", "dev"),
-    "test": ("test", "testing", "eval", "evaluation"),
+# Splits by the keywords of the hub that stand for them.
+_KEYWORDS: Final = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 # `data/NAME-00000-of-00003.parquet`, in which any name is a split.
 _SHARD: Final = re.compile(
@@ -198,16 +198,12 @@ def _split(path: Path) -> str:
     """The split that a path names; "" for none."""
     shard = _SHARD.fullmatch(path.name)
     if shard is not None and path.parts[:-1] == ("data",):
-        return _usual(shard["split"]) or shard["split"]
+        return _KEYWORDS.get(shard["split"].lower(), shard["split"])
     for part in (path.stem, *reversed(path.parts[:-1])):
         for word in re.split(r"[^A-Za-z0-9]+", part):
-            if split := _usual(word):
-                return split
+            if word.lower() in _KEYWORDS:
+                return _KEYWORDS[word.lower()]
     return ""
-
-
-def _usual(word: str) -> str:
-    return next((split for split, words in _KEYWORDS.items() if word.lower() in words), "")
 
 
 class Config(FolderSettings):

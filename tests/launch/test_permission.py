@@ -5,7 +5,6 @@ import os
 import pytest
 
 from launch import embedded, fake, llamacpp, sglang, vllm
-from launch._spec import find_program
 from orchestrator import plugins
 from orchestrator.errors import LaunchError, RecipeError
 from orchestrator.recipe.load import loads
@@ -87,9 +86,11 @@ def test_a_program_in_the_working_directory_is_never_found(tmp_path, monkeypatch
         (folder / "a-program").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", path)
-    assert find_program("a-program") is None
+    launch = vllm.Launch(vllm.Config(command="a-program"))
+    with pytest.raises(LaunchError, match="no command 'a-program'"):
+        launch.find_command()
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_program("a-program") == str(tmp_path / "a-program")
+    assert launch.find_command() == str(tmp_path / "a-program")
 
 
 def test_a_set_up_in_the_working_directory_is_named_and_not_run(tmp_path, monkeypatch):
