@@ -214,11 +214,10 @@ def weight_bytes(folder: Path, n_bytes: int | None = None, quantization: str | N
     if folder.is_file():
         n_numbers = sum(math.prod(part.shape) for part in _converted.described(folder).parts)
         return math.ceil(n_numbers * (per_float or n_bytes or _FLOAT_BYTES["F32"]))
-    files, index = weight_files(folder), folder / INDEX
-    if index.is_file():
+    files, listed = weight_files(folder), _weight_map(folder)
+    if listed is not None:
         # Some repositories hold the same weights twice; the index names those of the model.
-        names = set(read_json(index).get("weight_map", {}).values())
-        files = [path for path in files if path.name in names]
+        files = [path for path in files if path.name in set(listed.values())]
     total = 0.0
     for file in files:
         for _, dtype, size in tensors(file):

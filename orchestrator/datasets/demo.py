@@ -115,7 +115,7 @@ class Config(Settings):
     seed: int = Field(0, description="Seed of the generated items.")
 
 
-class DemoKind(DatasetKind[Config]):
+class Kind(DatasetKind[Config]):
     """Generated tasks; no file is read."""
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)

@@ -27,7 +27,7 @@ class Config(Settings):
     )
 
 
-class EverydayKind(DatasetKind[Config]):
+class Kind(DatasetKind[Config]):
     """Everyday questions with reference answers; no file of the user's is read."""
 
     def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)

@@ -223,7 +223,7 @@ class Config(FolderSettings):
     fields: Columns = FieldNames()
 
 
-class FolderKind(DatasetKind[Config]):
+class Kind(DatasetKind[Config]):
     """A folder with data files and perhaps a README.md, as the Hugging Face hub has them."""
 
     def open(self, base: Path) -> Dataset:

@@ -58,7 +58,7 @@ class Config(Settings):
         return self
 
 
-class HuggingfaceKind(DatasetKind[Config]):
+class Kind(DatasetKind[Config]):
     """A dataset of the Hugging Face hub."""
 
     about = About(

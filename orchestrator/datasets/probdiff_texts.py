@@ -50,7 +50,7 @@ class Config(FolderSettings):
     )
 
 
-class ProbdiffTextsKind(DatasetKind[Config]):
+class Kind(DatasetKind[Config]):
     """The texts that ProbDiff was tried on, as its authors published them."""
 
     cites = ("xia2024probdiff", "barrault2019findings", "narayan2018dont", "see2017get")

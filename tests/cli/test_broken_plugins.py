@@ -18,8 +18,8 @@ class Mine(Analysis):
     """
 SILENT = f"{ANALYSIS}def summarise(self, context): return []\n"
 DATASET = """
-from orchestrator.datasets.demo import DemoKind
-class Mine(DemoKind):
+from orchestrator.datasets.demo import Kind
+class Mine(Kind):
     # A dataset of a user.
     """
 BARE_DATASET = """

@@ -12,7 +12,7 @@ from orchestrator.records import Item
 
 
 def questions(**settings: object) -> list[Item]:
-    kind = everyday.EverydayKind(everyday.Config.model_validate(settings))
+    kind = everyday.Kind(everyday.Config.model_validate(settings))
     dataset = kind.open(Path())
     return [dataset.item(index) for index in range(len(dataset))]
 

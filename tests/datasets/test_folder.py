@@ -12,7 +12,7 @@ from orchestrator.errors import DatasetError
 
 def opened(folder, **settings):
     config = folder_kind.Config(path=str(folder), **settings)
-    return folder_kind.FolderKind(config).open(folder)
+    return folder_kind.Kind(config).open(folder)
 
 
 def prompts(folder, **settings):
