@@ -10,6 +10,7 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
@@ -96,29 +97,14 @@ class OpenaiTransport:
         self, path: str, body: bytes, timeout_s: float, *, is_sent_again: bool
     ) -> Reply | Failure:
         """Post to a path; what must not be obeyed twice is not sent again where a reply is lost."""
-        client = self._client or self._open()
+        post = (self._client or self._open()).post
         return await self._send(
-            lambda: client.post(
-                self._with_query(path),
-                cast_to=openai.AsyncAPIResponse[bytes],
-                content=body,
-                options=self._options(),
-            ),
-            timeout_s,
-            is_sent_again=is_sent_again,
+            partial(post, content=body), path, timeout_s, is_sent_again=is_sent_again
         )
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
         """See `backends._transport.Transport`."""
-        client = self._client or self._open()
-        return await self._send(
-            lambda: client.get(
-                self._with_query(path),
-                cast_to=openai.AsyncAPIResponse[bytes],
-                options=self._options(),
-            ),
-            timeout_s,
-        )
+        return await self._send((self._client or self._open()).get, path, timeout_s)
 
     async def close(self) -> None:
         """See `backends._transport.Transport`."""
@@ -128,11 +114,14 @@ class OpenaiTransport:
 
     async def _send(
         self,
-        send: Callable[[], Awaitable[openai.AsyncAPIResponse[Any]]],
+        method: Callable[..., Awaitable[openai.AsyncAPIResponse[Any]]],
+        path: str,
         timeout_s: float,
         *,
         is_sent_again: bool = True,
     ) -> Reply | Failure:
+        kind = openai.AsyncAPIResponse[bytes]
+        send = partial(method, self._with_query(path), cast_to=kind, options=self._options())
         try:
             async with asyncio.timeout(timeout_s):
                 try:

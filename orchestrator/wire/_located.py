@@ -164,10 +164,7 @@ def _span(tokens: list[bytes], answer: Answer[Any], thought: str) -> range:
     if not reasoned and end == LENGTH:
         return range(len(tokens))
     text = message.text.encode("utf-8", "replace")
-    if thought:
-        found = after(tokens, thought.encode("utf-8", "replace"), text)
-    else:
-        found = located(tokens, text, last=reasoned)
+    found = _located(tokens, text, thought.encode("utf-8", "replace"), last=reasoned)
     if reasoned and found is None:
         said = "the tokens of the reasoning cannot be told from those of the answer"
         raise Failed(Failure("no_logprobs", said, permanent=True))
@@ -178,25 +175,20 @@ def _span(tokens: list[bytes], answer: Answer[Any], thought: str) -> range:
     return range(len(tokens) if is_text else max(len(tokens) - 1, 0))
 
 
-def located(tokens: list[bytes], text: bytes, *, last: bool) -> range | None:
+def _located(tokens: list[bytes], text: bytes, end: bytes, *, last: bool) -> range | None:
     """The tokens that spell a text, the first or last ones; None where there are none.
 
-    Before the first ones only white space may stand.
+    Behind what ends the thinking, where that is known, only line breaks may stand before them, and
+    before the first ones only white space.
     """
     joined = b"".join(tokens)
-    at = joined.rfind(text) if last else joined.find(text)
-    if at < 0 or (not last and joined[:at].strip()):
-        return None
-    return _covering(tokens, at, len(text))
-
-
-def after(tokens: list[bytes], end: bytes, text: bytes) -> range | None:
-    """The tokens of a text that follows the end of the thinking, line breaks between them."""
-    joined = b"".join(tokens)
-    begin = joined.find(end)
-    begin = begin if begin < 0 else begin + len(end)
-    at = joined.find(text, begin) if begin >= 0 else -1
-    if at < 0 or joined[begin:at].strip(b"\r\n"):
+    if last and not end:
+        begin = at = joined.rfind(text)
+    else:
+        begin = joined.find(end)
+        begin = begin if begin < 0 else begin + len(end)
+        at = joined.find(text, begin) if begin >= 0 else -1
+    if at < 0 or joined[begin:at].strip(b"\r\n" if end else None):
         return None
     return _covering(tokens, at, len(text))
 
