@@ -69,13 +69,18 @@ def _question(
     exact_match: Mapping[str, float | None],
 ) -> Question:
     state, answer = _answer(analysis)
+    subject: list[Part] = [Name(analysis.source)] if analysis.source else ["ranking"]
+    if analysis.judge is not None:
+        subject += [", judged by ", Name(analysis.judge)]
+    elif len(analysis.judges) > 1:
+        subject += [", by all judges: ", *names(analysis.judges)]
     unranked = [model.model for model in analysis.ratings if model.rank is None]
     apart = told_apart(analysis)
     if unranked and len(unranked) < len(analysis.ratings):
         apart = phrase(apart, " Not ranked: ", names(unranked), ".")
     return Question(
         source=analysis.source,
-        subject=_about(analysis),
+        subject=phrase(subject),
         state=state,
         answer=answer,
         # Of no judgments, the answer and the checks say it all.
@@ -94,15 +99,6 @@ def _question(
         n_pairs=len(analysis.pairs),
         n_apart=sum(pair.resolvable for pair in analysis.pairs),
     )
-
-
-def _about(analysis: RankingAnalysis) -> Phrase:
-    source: list[Part] = [Name(analysis.source)] if analysis.source else ["ranking"]
-    if analysis.judge is not None:
-        return phrase(source, ", judged by ", Name(analysis.judge))
-    if len(analysis.judges) > 1:
-        return phrase(source, ", by all judges: ", names(analysis.judges))
-    return phrase(source)
 
 
 def _standing(model: ModelRating) -> Standing:

@@ -52,9 +52,11 @@ def latex(table: Table, *, name: str, about: str = "") -> str:
     footnotes: dict[str, str] = {}
     columns = _columns(table)
     body = [_row(table.columns, columns, row, footnotes) for row in table.rows]
-    head = " & ".join(
-        _heading(column, parts) for column, parts in zip(table.columns, columns, strict=True)
-    )
+    heads = []
+    for column, fields in zip(table.columns, columns, strict=True):
+        head = escaped(column.name.rpartition(GROUP)[2])
+        n = len(fields)
+        heads.append(head if n == 1 else rf"\multicolumn{{{n}}}{{c}}{{{head}}}")
     aligned = "".join(
         "l" if fields == ("text",) else "r" + r"@{\ }l" * (len(fields) - 1) for fields in columns
     )
@@ -62,7 +64,7 @@ def latex(table: Table, *, name: str, about: str = "") -> str:
         rf"\begin{{tabular}}{{{aligned}}}",
         r"  \toprule",
         *_groups(table.columns, columns),
-        rf"  {head} \\",
+        rf"  {' & '.join(heads)} \\",
         r"  \midrule",
         *(rf"  {line} \\" for line in body),
         r"  \bottomrule",
@@ -106,11 +108,6 @@ def _groups(columns: Sequence[Column], fields: Sequence[tuple[str, ...]]) -> lis
         cells.append(rf"\multicolumn{{{width}}}{{c}}{{{escaped(group)}}}")
         rules += [rf"\cmidrule(lr){{{end - width + 1}-{end}}}"] if group else []
     return [rf"  {' & '.join(cells)} \\", f"  {' '.join(rules)}"] if rules else []
-
-
-def _heading(column: Column, fields: tuple[str, ...]) -> str:
-    name = escaped(column.name.rpartition(GROUP)[2])
-    return name if len(fields) == 1 else rf"\multicolumn{{{len(fields)}}}{{c}}{{{name}}}"
 
 
 def _row(
