@@ -23,7 +23,7 @@ from scipy import special, stats
 
 from orchestrator.gates import read
 from orchestrator.interface.differences import contrasts, differences
-from orchestrator.interface.gating import decided
+from orchestrator.interface.gating import Deciding
 from orchestrator.interface.result import Result
 from orchestrator.interface.sides import MATCHED, Side, common_items
 from orchestrator.report.progress import Completeness
@@ -116,8 +116,8 @@ def side(label: str, prefer: Floats, size: int, models: Sequence[str] = MODELS) 
 
 def gated(sides: Sequence[Side], texts: Sequence[str]) -> list[str]:
     """Return the verdicts on requirements."""
-    checked, _ = decided(sides, [read(text) for text in texts], LEVEL)
-    return [one.verdict for one in checked]
+    deciding = Deciding(sides, LEVEL)
+    return [deciding.decide(read(text)).verdict for text in texts]
 
 
 Cell = Callable[[np.random.Generator], bool]

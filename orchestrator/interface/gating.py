@@ -67,7 +67,7 @@ class _Found(NamedTuple):
     aside: str = ""
 
 
-class _Deciding:
+class Deciding:
     """Requirements of one run, perhaps against an older one, decided at one level."""
 
     def __init__(self, sides: Sequence[Side], level: float) -> None:
@@ -398,7 +398,7 @@ def gate(
     n_estimated = sum(one.left.measure not in _EXACT for one in wanted)
     each = 1.0 - (1.0 - level) / max(1, n_estimated)
     return GateResult(
-        requirements=tuple(map(_Deciding(sides, each).decide, wanted)),
+        requirements=tuple(map(Deciding(sides, each).decide, wanted)),
         run=runs[0].metadata,
         against=runs[1].metadata if against is not None else None,
         confidence_level=level,

@@ -213,8 +213,8 @@ def test_the_guarantee_is_broken_as_rarely_as_it_says(judge, rows):
     found = BENCHMARK["simulate"](BENCHMARK["World"](judge, rows), 200, n)
     most = 5.0 + 300.0 * np.sqrt(0.05 * 0.95 / n)
     assert max(found["new prompts"][0], found["this run"][0]) <= most
-    # The plain rule promises the same, and breaks it more often.
-    assert found["plain rule"][0] > most
+    # The plain rule promises the same, and breaks it more often where it can be broken.
+    assert (found["plain rule"][0] > most) == (judge != "mostly right")
     if judge in ("calibrated", "too sure", "not sure enough"):
         assert found["new prompts"][1] > 50.0
 
