@@ -14,7 +14,7 @@ import numpy as np
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import FloatArray, Generation, Messages, unparseable, unsupported
-from orchestrator.wire._located import check_lists
+from orchestrator.wire._located import check_list
 from orchestrator.wire.answers import (
     Alternative,
     Answer,
@@ -265,7 +265,7 @@ def listed(body: bytes, secret: str) -> NodeReading:
     found = {token: value for token, value in found.items() if not math.isnan(value)}
     if not found:
         raise Failed(no_logprobs("the reply lists no alternatives with log-probabilities"))
-    check_lists([*found.values()])
+    check_list(found.values())
     return NodeReading(found, min(found.values()))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchestrator.records import UNKNOWN_ID, Failure, TopLogprobs, unparseable, unsupported
-from orchestrator.wire._located import check_lists
+from orchestrator.wire._located import check_list
 from orchestrator.wire.answers import Alternative, Answer, Entry, gave_up
 from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, check_prompt, top_of
 from orchestrator.wire.failures import Failed, as_value
@@ -224,7 +224,7 @@ def _listings(
         if read is None:
             said = "the server does not return log-probabilities of token ids"
             raise Failed(unparseable(said))
-        check_lists([*read.values()])
+        check_list(read.values())
         listings.append(read)
     return listings, usage.n_cached
 

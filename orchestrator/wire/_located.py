@@ -1,10 +1,11 @@
 """Tokens of an answer: those that spell its text; what a reply says twice must be the same."""
 
+import math
+from collections.abc import Collection
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from orchestrator.records import UNKNOWN_ID, Failure, FloatArray, IntArray, unparseable
 from orchestrator.wire.answers import (
@@ -62,10 +63,19 @@ def check_alternatives(
         raise Failed(unparseable(said))
 
 
-def check_lists(logprobs: ArrayLike) -> None:
-    """See that no list of ln p, shape (T, k) or (k,), nan for none, sums above 1; else `Failed`."""
-    masses = np.exp(np.fmax(np.atleast_2d(logprobs), _NO_MASS)).sum(axis=1)
-    if masses.size and (mass := masses.max()) > MOST_MASS:
+def check_lists(logprobs: FloatArray) -> None:
+    """See that no list of ln p, shape (T, k), nan for none, sums above 1; else `Failed`."""
+    masses = np.exp(np.fmax(logprobs, _NO_MASS)).sum(axis=1)
+    _check_mass(masses.max(initial=0))
+
+
+def check_list(logprobs: Collection[float]) -> None:
+    """The same of one list, without numpy: a choice reads few."""
+    _check_mass(math.fsum(map(math.exp, logprobs)))
+
+
+def _check_mass(mass: float) -> None:
+    if mass > MOST_MASS:
         said = f"the probabilities of the alternatives of one token sum to {mass:.3g}"
         raise Failed(unparseable(said))
 

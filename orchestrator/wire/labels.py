@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from orchestrator.records import UNKNOWN_ID, Choice, Failure, Label, unparseable, unsupported
-from orchestrator.wire._located import check_lists, misspelled
+from orchestrator.wire._located import check_list, misspelled
 from orchestrator.wire.answers import Answer, Entry, Logprobs, Message, withheld
 from orchestrator.wire.failures import Failed, as_value, known
 from orchestrator.wire.parsing import (
@@ -230,7 +230,7 @@ def _listing(entry: _Entry, text: str) -> _Listing | None:
     if own not in found and drawn > -math.inf:
         found[own] = drawn
         values.append(drawn)
-    check_lists(values)
+    check_list(values)
     found.pop(b"", None)
     return _Listing(found, lowest, frozenset(twice))
 
