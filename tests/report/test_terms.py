@@ -66,6 +66,9 @@ def test_kinds_of_intervals_are_terms_in_a_sentence():
     )
     assert said.count('<button type="button" class="term"') == 2
     assert ">Gaffke&#39;s test</button>" in said
+    beside = shell.explained(shell.isolated("all pairs tested together (Holm); <b>"))
+    assert '<span class="whole">(<button' in beside
+    assert "Holm</button>);</span> &lt;b&gt;" in beside
 
 
 def test_the_subject_of_each_check_is_a_term():
