@@ -82,8 +82,9 @@ def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> C
     if listing is None:
         raise Failed(no_logprobs("the reply lists no alternatives with log-probabilities"))
     logprobs, upper = known(read_labels(listing.logprobs, listing.bound, tuple(labels)))
-    forms = set[bytes]().union(*(_spellings(tuple(labels)) or ()))
-    if doubled := listing.twice & forms:
+    # Looked at only then: labels take long to hash.
+    forms = set[bytes]().union(*(_spellings(tuple(labels)) or ())) if listing.twice else ()
+    if doubled := listing.twice.intersection(forms):
         # One number is one label's, once or twice.
         shown = min(doubled).decode("utf-8", "replace")
         said = f"the reply lists {shown!r} twice with one number: one token, or two"
