@@ -243,7 +243,12 @@ def test_the_cache_of_embeddings_is_bounded(folder, monkeypatch):
     for n in range(40):
         made.compare([f"{'cat ' * n}dog", "mat"], "tiny", idf=False)
     embedded, run = [], made._run
-    monkeypatch.setattr(made, "_run", lambda batch: embedded.extend(batch) or run(batch))
+
+    def noted(batch):
+        embedded.extend(batch)
+        return run(batch)
+
+    monkeypatch.setattr(made, "_run", noted)
     made.compare(["dog", "mat"], "tiny", idf=False)
     assert embedded
 

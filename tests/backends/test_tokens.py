@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends._tokens import Cache, Contexts, Failed, Ids, TokenizerRoutes, outcome
+from backends._tokens import Cache, Contexts, Ids, TokenizerRoutes, outcome
 from orchestrator.records import Failure, Message, Messages
+from orchestrator.wire.failures import Failed
 
 WORDS = ("<u>", "</u>", "<a>", "[[", ">>", "]]", "ab", "abc", " a", "▁", "\n")
 LETTERS = "abcdefgh[]<>/u \n▁:x7y"

@@ -141,7 +141,7 @@ def test_what_is_too_small_for_float32_is_bounded_by_that():
     listed = [{"id": 1, "logprob": -0.5}, {"id": 2, "logprob": -3.4028234663852886e38}]
     entry = {"id": 9, "token": "a", "bytes": [97], "logprob": -7.0, "top_logprobs": listed}
     body = completion([9], [], "a", completion_probabilities=[entry])
-    found = completions.looked(known(completions.forced(body, 3, (9,), "")), 9)
+    found = known(completions.looked(known(completions.forced(body, 3, (9,), "")), 9))
     assert found[0] == NodeReading({1: -0.5, 9: -7.0}, -103.0)
 
 
@@ -149,7 +149,7 @@ def test_a_list_bounds_what_is_not_on_it_and_holds_what_was_drawn():
     listed = [{"id": 1, "logprob": -0.5}, {"id": 2, "logprob": -1.5}]
     entry = {"id": 9, "token": "a", "bytes": [97], "logprob": -7.0, "top_logprobs": listed}
     body = completion([9], [], "a", completion_probabilities=[entry])
-    found = completions.looked(known(completions.forced(body, 3, (9,), "")), 9)
+    found = known(completions.looked(known(completions.forced(body, 3, (9,), "")), 9))
     assert found[0] == NodeReading({1: -0.5, 2: -1.5, 9: -7.0}, -1.5)
 
 
