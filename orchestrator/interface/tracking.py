@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from orchestrator.interface.result import Result
 
 _log = logging.getLogger(__name__)
-# Seconds between two points of progress, and how long the end waits for a tracker.
+# Seconds between two points of progress, how many of them may wait for a slow tracker, and how
+# many seconds the end does.
 _GAP_S: Final = 10.0
+_MOST_WAITING: Final = 10
 _END_S: Final = 60.0
 _MAX_METRICS: Final = 500
 _MAX_NAME: Final = 200
@@ -114,7 +116,9 @@ class Tracking(Display):
             if total := progress.units_total - progress.units_not_needed:
                 metrics["progress/share"] = done / total
             for thread in self._threads:
-                thread.put(lambda tracker: tracker.log(metrics, int(progress.elapsed_s)))
+                thread.put(
+                    lambda tracker: tracker.log(metrics, int(progress.elapsed_s)), _MOST_WAITING
+                )
 
     def note(self, text: str) -> None:
         """Show a message."""
@@ -132,30 +136,27 @@ class _Thread:
         self.kind = log_to.kind
         self._tracker = TRACKERS[self.kind]()
         self._fault = ""
-        # A point each ten seconds at most, so that what waits for a slow one stays small
         self._tasks: queue.SimpleQueue[Callable[[Tracker], None] | None] = queue.SimpleQueue()
         # A daemon: what it waits for must not keep the process.
         self._thread = threading.Thread(target=self._work, name=f"log_to-{self.kind}", daemon=True)
         self.put(lambda tracker: tracker.begin(log_to, name, folder, parameters))
         self._thread.start()
 
-    def put(self, task: Callable[[Tracker], None] | None) -> None:
-        """Have it do something; None ends it."""
-        self._tasks.put(task)
+    def put(self, task: Callable[[Tracker], None] | None, most: float = math.inf) -> None:
+        """Have it do something, unless so much waits for it already; None ends it."""
+        if self._tasks.qsize() < most:
+            self._tasks.put(task)
 
     def fault(self, timeout_s: float) -> str:
         """Return why it failed, empty if it did not, after waiting for it."""
         self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            return f"no answer after {_END_S:g} s"
-        return self._fault
+        return f"no answer after {_END_S:g} s" if self._thread.is_alive() else self._fault
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
-            if self._fault:
-                continue
             try:
-                task(self._tracker)
+                if not self._fault:
+                    task(self._tracker)
             except Exception as error:  # noqa: BLE001 (stated boundary: no tracker may break a run)
                 _log.debug("log_to: %s failed", self.kind, exc_info=True)
                 self._fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:400]
@@ -188,11 +189,9 @@ def of_result(result: "Result") -> dict[str, float]:
 
 
 def _numbers(name: str, cell: object) -> dict[str, float]:
-    measured = cell if isinstance(cell, Measured) else None
-    value = cell if measured is None else measured.value
-    values = {name: value}
-    if measured is not None:
-        values |= {f"{name}.low": measured.low, f"{name}.high": measured.high}
+    values = {name: cell}
+    if isinstance(cell, Measured):
+        values = {name: cell.value, f"{name}.low": cell.low, f"{name}.high": cell.high}
     return {
         one: float(number)
         for one, number in values.items()

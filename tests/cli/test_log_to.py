@@ -23,6 +23,7 @@ class Kept(Tracker):
         self.fault = fault
         self.told: list[tuple[str, object]] = []
         self.release = threading.Event()
+        self.ended = threading.Event()
 
     def begin(self, *told):
         self.told.append(("begin", told))
@@ -36,6 +37,7 @@ class Kept(Tracker):
 
     def end(self, metrics, state):
         self.told.append(("end", (metrics, state)))
+        self.ended.set()
 
 
 @pytest.fixture
@@ -94,10 +96,14 @@ def test_a_tracker_that_fails_is_said_once_and_the_run_goes_on(command, recipe, 
 
 def test_a_tracker_that_hangs_is_left_behind(command, recipe, kept, monkeypatch):
     monkeypatch.setattr(tracking, "_END_S", 0.2)
+    monkeypatch.setattr(tracking, "_GAP_S", 0.0)
+    monkeypatch.setattr(tracking, "_MOST_WAITING", 2)
     tracker = kept("hangs")
     code, _, said = run(command, recipe)
     tracker.release.set()
     assert code == 0
+    assert tracker.ended.wait(60)
+    assert [name for name, _ in tracker.told] == ["begin", "log", "log", "end"]
     assert "log_to: mlflow: no answer after 0.2 s; the run is not affected" in notes(said)
 
 
