@@ -271,6 +271,7 @@ class Asking(Client):
         self.room = asyncio.Semaphore(target.at_once)
         self.unsure = ""
         self.is_closed = False
+        self._lasting: set[str] = set()
 
     async def post(self, path: str, body: dict[str, object]) -> HttpReply:
         """Post JSON to a route."""
@@ -318,13 +319,15 @@ class Asking(Client):
                     break
                 is_again = True
                 continue
-            wait_s = None if self.unsure else next(waits_s, None)
-            if wait_s is None:
+            # An error that lasted through one question is no hiccup in the next.
+            lasts = self.unsure or failure.message in self._lasting
+            if lasts or (wait_s := next(waits_s, None)) is None:
                 break
             stated = min(failure.retry_after_s or 0.0, _LONGEST_WAIT_S)
             await asyncio.sleep(max(wait_s, stated))
         # A server's own error may be its answer to an odd question; that it is busy or away is not.
         is_away = failure.retriable and failure.status not in _OWN_ERRORS
+        self._lasting.add(failure.message)
         if is_away or self._is_closed_by(failure):
             self.unsure = failure.message
             self.is_closed = failure.scope in {ACCOUNT, SERVER}

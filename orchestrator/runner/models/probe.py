@@ -267,8 +267,7 @@ class Probe:
                 for seed in range(1, _WARM_DRAWS + 1)
             )
         )
-        drawn = [self._text, *warm_draws]
-        texts = [one for one in drawn if isinstance(one, Generation)]
+        texts = [one for one in (self._text, *warm_draws) if isinstance(one, Generation)]
         pairs = await self._scored(
             [(text, ask.score(model, record.PROMPTS[0], text)) for text in texts]
         )
@@ -302,9 +301,7 @@ class Probe:
 
     async def sampling(self) -> list[Finding]:
         """Check the effect of the temperature."""
-        warm, half = await at_once(
-            self._ask(temperature=1.0, seed=1), self._ask(temperature=0.5, seed=1)
-        )
+        warm, half = await at_once(*(self._ask(temperature=t, seed=1) for t in (1.0, 0.5)))
         return [checks.temperature(warm, half)]
 
     async def repeatable(self) -> list[Finding]:
@@ -328,8 +325,7 @@ class Probe:
         ]
         if self._t.endpoint.plain:
             return found
-        question = messages_of(QUESTION)
-        wide = await self._ask(messages=question, top_logprobs=self._most)
+        wide = await self._ask(messages=messages_of(QUESTION), top_logprobs=self._most)
         return [*found, abilities.agreement(letters, abilities.ONE_TOKEN, wide)]
 
     async def _tried(self, ask: Example) -> Finding:
@@ -380,7 +376,9 @@ class Probe:
         if not noise:
             return tuple(await at_once(*map(self._seen, record.PROMPTS))), None
         alone = tuple([await self._seen(prompt) for prompt in record.PROMPTS])
-        rounds = [await at_once(*map(self._seen, record.PROMPTS)) for _ in range(_ROUNDS)]
+        # What lists nothing does not vary.
+        n = _ROUNDS if any(one.listed for one in alone) else 0
+        rounds = [await at_once(*map(self._seen, record.PROMPTS)) for _ in range(n)]
         found = [one[0] for one in (record.compare(alone, some) for some in rounds) if one]
         return alone, max(found, default=None)
 

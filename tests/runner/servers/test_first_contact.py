@@ -44,12 +44,15 @@ class Script:
 
     def __init__(self) -> None:
         self.faults: list[Any] = []
+        self.lasting = ""
         self.n_asked = 0
 
     async def chat(self, request):
         body = await request.json()
         self.n_asked += 1
         fault = self.faults.pop(0) if self.faults else None
+        if self.lasting and body.get("logprobs"):
+            fault = (500, self.lasting)
         if fault == "cut":
             request.transport.close()
             raise ConnectionResetError
@@ -148,6 +151,16 @@ async def test_a_hiccup_at_the_first_contact_is_no_fact_of_the_server(meet, faul
     probes = await meet()
     assert values(probes.records["m"])["chat"] == "yes"
     assert values(meet.kept)["generate"] == "yes"
+
+
+async def test_an_error_that_lasts_takes_no_more_requests_than_answers(meet, tmp_path):
+    meet.script.lasting = "log-probabilities crash this server"
+    await meet()
+    n_failed, meet.script.n_asked = meet.script.n_asked, 0
+    meet.script.lasting = ""
+    with Store.open(tmp_path / "another.sqlite") as store:
+        await Meeting(meet.script, store, meet.url)()
+    assert 0 < n_failed <= meet.script.n_asked
 
 
 @pytest.mark.parametrize(
