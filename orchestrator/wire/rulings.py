@@ -39,7 +39,7 @@ class _Row(NamedTuple):
 
 _LATER: Final = "then run the same command: it goes on where it was"
 _CREDIT: Final = Ruling("no_credit", ACCOUNT, advice=f"add credit or raise the limit, {_LATER}")
-_KEY: Final = Ruling("unauthorised", ACCOUNT, advice=f"check the key and its rights, {_LATER}")
+_KEY: Final = Ruling("unauthorised", ACCOUNT, advice=f"check key, rights, base_url, {_LATER}")
 _NO_MODEL: Final = Ruling("not_found", UNCLEAR)
 _FLAGGED: Final = Ruling("moderation", permanent=True)
 _TOO_LONG: Final = Ruling("too_long", permanent=True)

@@ -102,6 +102,7 @@ SPENT = {
     "one-api": (403, "token quota is not enough, token remain quota: $0.1, need quota: $0.2"),
 }
 CLOSED = {
+    "AWS API Gateway, an unknown route": (403, "Missing Authentication Token"),
     "OpenAI": (401, "Incorrect API key provided: sk-x."),
     "OpenAI, country": (403, "Country, region, or territory not supported"),
     "Azure": (401, "Access denied due to invalid subscription key or wrong API endpoint."),
@@ -204,6 +205,7 @@ def test_a_key_or_an_account_that_is_refused_is_no_fault_of_a_request(who):
     status, words = CLOSED[who]
     failure = said(words, status)
     assert (failure.cause, failure.permanent, failure.scope) == ("unauthorised", False, ACCOUNT)
+    assert "base_url" in failure.message
 
 
 @pytest.mark.parametrize("who", SETTINGS)
