@@ -33,8 +33,11 @@ def token_confidence(top_logprobs: ArrayLike) -> tuple[Floats, int]:
     Returns:
         C_t, shape (T,), nan where no token is listed; and the number of positions that list fewer
         than k tokens: what they have is a lower bound.
+
+    Raises:
+        StatisticsError: If there are not two axes, or no tokens are listed at all.
     """
-    listed = np.asarray(top_logprobs, dtype=np.float64)
+    listed = _listed(top_logprobs)
     known = np.isfinite(listed)
     n_known = known.sum(axis=1)
     total = -np.where(known, listed, 0.0).sum(axis=1)
@@ -55,8 +58,16 @@ def group_confidence(
     is one group. The bottom groups are the lowest share of them, rounded down, and at least one.
     `confidence` has shape (T,), `tail` counts the last tokens. All is nan if there are no tokens or
     one is not known.
+
+    Raises:
+        StatisticsError: If `window` or `tail` is below 1 or `bottom` is no share.
     """
     values = np.asarray(confidence, dtype=np.float64)
+    if window < 1 or tail < 1 or not 0 < bottom <= 1:
+        raise StatisticsError(
+            f"a window and a tail of at least 1 token and a share of groups above 0 and at most 1 "
+            f"expected, got {window}, {tail} and {bottom}"
+        )
     if not values.size or not np.isfinite(values).all():
         return (float("nan"),) * 4
     mean = float(values.mean())
@@ -80,9 +91,9 @@ def self_certainty_low(top_logprobs: ArrayLike, vocabulary: int) -> Floats:
     (T,); nan where no token is listed, or the listed numbers are no distribution.
 
     Raises:
-        StatisticsError: If more than V tokens are listed.
+        StatisticsError: If there are not two axes, no tokens are listed at all, or more than V.
     """
-    listed = np.asarray(top_logprobs, dtype=np.float64)
+    listed = _listed(top_logprobs)
     known = np.isfinite(listed)
     n_known = known.sum(axis=1)
     if n_known.max(initial=0) > vocabulary:
@@ -105,9 +116,16 @@ def semantic_entropy(logprobs: ArrayLike | None, meanings: Sequence[int]) -> flo
     the mean over its tokens; None counts all samples alike, which is the discrete form that they
     define after that equation. Meanings are N numbers, equal where samples mean the same. nan if
     there are no samples or one has no log-probability.
+
+    Raises:
+        StatisticsError: If there are not as many meanings.
     """
     alike = np.zeros(len(meanings)) if logprobs is None else logprobs
     values, numbers = np.asarray(alike, dtype=np.float64), np.asarray(meanings, dtype=np.int64)
+    if values.shape != numbers.shape:
+        raise StatisticsError(
+            f"one meaning a sample expected, got {len(meanings)} for {values.shape}"
+        )
     if not values.size or not np.isfinite(values).all():
         return float("nan")
     if len(set(meanings)) == 1:
@@ -125,3 +143,10 @@ def predictive_entropy(logprobs: ArrayLike) -> float:
     """
     values = np.asarray(logprobs, dtype=np.float64)
     return float(-values.mean()) if values.size else float("nan")
+
+
+def _listed(top_logprobs: ArrayLike) -> Floats:
+    listed = np.asarray(top_logprobs, dtype=np.float64)
+    if listed.ndim != 2 or not listed.shape[1]:
+        raise StatisticsError(f"log-probabilities of shape (T, k) expected, got {listed.shape}")
+    return listed

@@ -37,9 +37,11 @@ def entropy_bounds(top_logprobs: ArrayLike, vocabulary: int | None) -> tuple[Flo
     the listed numbers are no distribution; the upper one is None where V is not known.
 
     Raises:
-        StatisticsError: If more tokens are listed than there are.
+        StatisticsError: If there are not two axes, or more tokens listed than there are.
     """
     listed = np.asarray(top_logprobs, dtype=np.float64)
+    if listed.ndim != 2:
+        raise StatisticsError(f"log-probabilities of shape (T, k) expected, got {listed.shape}")
     k = listed.shape[1]
     if vocabulary is not None and k > vocabulary:
         raise StatisticsError(f"{k} tokens are listed of a vocabulary of {vocabulary}")
@@ -174,8 +176,16 @@ def combo(
     standard deviation are what we take; the range [0, 1] would be another reading. A feature that
     is the same for all adds 0. An item that lacks one gets nan and does not count for the others.
     Features have shape (N,), one value an item; an orientation is +1 or -1.
+
+    Raises:
+        StatisticsError: If there are no features, their lengths differ, or one has no orientation.
     """
     columns = {name: np.asarray(values, dtype=np.float64) for name, values in features.items()}
+    shapes = {column.shape for column in columns.values()}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+        raise StatisticsError(f"a combination needs features of one length, got {sorted(shapes)}")
+    if unknown := sorted(columns.keys() - orientation.keys()):
+        raise StatisticsError(f"which way is better is not stated for {', '.join(unknown)}")
     complete = np.all([np.isfinite(column) for column in columns.values()], axis=0)
     summed = np.zeros(int(complete.sum()))
     for name, column in columns.items():

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike
 
+from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats, Ints
 
 SPREAD_GUARD: Final = 1e-3
@@ -32,7 +33,12 @@ def describe_scores(p: Sequence[float], scores: Sequence[int]) -> dict[str, floa
     Args:
         p: K probabilities that sum to 1.
         scores: K whole numbers, one after the other.
+
+    Raises:
+        StatisticsError: If the lengths differ or there are none.
     """
+    if not scores or len(p) != len(scores):
+        raise StatisticsError(f"{len(p)} probabilities for {len(scores)} scores")
     top = max(p)
     modes = [score for score, share in zip(scores, p, strict=True) if share == top]
     mean = sum(share * score for share, score in zip(p, scores, strict=True))
@@ -62,8 +68,13 @@ def score_table(probabilities: ArrayLike) -> dict[str, Floats]:
     (n, K); "distances", E|X - t| for t from -R to K + R, where no two lower semideviations differ
     by more than R, shape (n, K + 2 R + 1); and of shape (n,), by the names of `describe_scores`,
     "mode", "mean", "median", "first_percentile", "lower_semideviation" and "variance".
+
+    Raises:
+        StatisticsError: If the shape is another one.
     """
     p = np.asarray(probabilities, np.float64)
+    if p.ndim != 2 or p.shape[1] < 2:
+        raise StatisticsError(f"comparing scores needs (n, K >= 2), got {p.shape}")
     n_scores = p.shape[1]
     # Whole scores are added up without rounding, so that equal modes and medians are ties.
     scores = np.arange(float(n_scores))

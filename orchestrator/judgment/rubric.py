@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from orchestrator.errors import StatisticsError
 from orchestrator.judgment.distribution import LabelDistribution
 from orchestrator.records import Floats, Row
 
@@ -90,7 +91,13 @@ def score_rubric(
     `replies` are the criteria as read in each of n independent replies, in their order: within a
     reply they count as independent, and what makes replies differ is in the spread. `marginals` are
     the criteria averaged over the replies; `weights` sum to 1.
+
+    Raises:
+        StatisticsError: If there is no reply, or lengths differ.
     """
+    n = len(weights)
+    if not replies or any(len(one) != n for one in (*replies, marginals)):
+        raise StatisticsError(f"a rubric needs {n} criteria in each of its replies")
     mean = _weighted([one.mean for one in marginals], weights)
     within = between = 0.0
     for reply in replies:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats
 
 # Scripts that are written without blanks: each character is a word.
@@ -88,8 +89,13 @@ def peer_votes(
         can_judge: N flags; the votes of others are undefined (an empty answer is like none).
         ties_within: Scores that differ by no more are a tie: what float32 can't tell apart is no
             preference.
+
+    Raises:
+        StatisticsError: If the shapes do not fit.
     """
     n = len(can_judge)
+    if scores.shape != (n, n):
+        raise StatisticsError(f"scores of {n} answers need shape ({n}, {n}), got {scores.shape}")
     able = np.where(np.asarray(can_judge, np.bool_), 0.0, np.nan)
     found = []
     for first, second in combinations(range(n), 2):

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.association import association, midranks
 from orchestrator.statistics.means import share_over
@@ -57,7 +58,7 @@ def cohen_kappa(
     shape (n,), nan where missing; `prompts` (n,).
 
     Raises:
-        StatisticsError: If the level is not in (0, 1).
+        StatisticsError: If the shapes differ, or the level is not in (0, 1).
     """
     codes, (one, two), _ = complete_rows(prompts, (first, second))
     if not codes.size:
@@ -79,7 +80,16 @@ def krippendorff_alpha(ratings: Floats, prompts: Ints, confidence_level: float =
     expected by chance. Interval over prompts. `ratings` have shape (n, R), items by raters: codes
     or values, nan where missing; `prompts` (n,). The disagreement of two ratings is the number of
     ratings from one to the other by rank, squared.
+
+    Raises:
+        StatisticsError: If the shapes do not fit, or a rating is infinite.
     """
+    if ratings.ndim != 2 or prompts.shape != ratings.shape[:1]:
+        raise StatisticsError(
+            f"shapes of ratings {ratings.shape} and prompts {prompts.shape} do not match"
+        )
+    if np.isinf(ratings).any():
+        raise StatisticsError("ratings must be finite")
     kept = (~np.isnan(ratings)).sum(axis=1) >= 2
     if not kept.any():
         return Estimate(math.nan, None, 0, METHOD, "no item with two ratings")
@@ -107,6 +117,9 @@ def ranking_agreement(first: Floats, second: Floats, resampling: Resampling) -> 
     `ENUMERATED_MODELS`, of drawn ones, with the seen one among them, beyond. With 4 models no
     ordering is significant at 5 %: the smallest p-value is 2 / 4! = 0.083. Scores have shape (M,),
     nan where missing; `resampling` says how many orderings are drawn for many models.
+
+    Raises:
+        StatisticsError: If the shapes differ.
     """
     _, (one, two), _ = complete_rows(np.arange(first.size), (first, second))
     n, few = one.size, one.size <= ENUMERATED_MODELS
@@ -215,8 +228,14 @@ def ordering(
     `sums` and `counts`, shape (P, M), are of the score over a prompt's judgments; more is better.
     `truth` has indices of the models, best first; the level is that of all pairs together. Prompts
     are drawn with all their judgments.
+
+    Raises:
+        StatisticsError: If the shapes differ, or `truth` is no order of the models.
     """
     checked_level(resampling.confidence_level)
+    n_models = sums.shape[1]
+    if sums.shape != counts.shape or sorted(truth) != list(range(n_models)):
+        raise StatisticsError("sums, counts and the true order must be of the same models")
     means = _means(sums.sum(axis=0), counts.sum(axis=0))
     pairs = list(combinations(truth, 2))
     level = 1.0 - (1.0 - resampling.confidence_level) / max(1, len(pairs))

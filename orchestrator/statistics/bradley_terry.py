@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import scipy
 
+from orchestrator.errors import StatisticsError
 from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.prompt_sums import Pairs
@@ -63,7 +64,14 @@ def fit_bradley_terry(wins: Floats) -> BradleyTerryFit:
     """Fit a win matrix by damped Newton steps.
 
     `wins` have shape (M, M): real-valued wins of row over column, a tie half to each.
+
+    Raises:
+        StatisticsError: If `wins` has another shape, or a negative or non-finite entry.
     """
+    if wins.ndim != 2 or wins.shape[0] != wins.shape[1]:
+        raise StatisticsError(f"a win matrix needs shape (M, M), got {wins.shape}")
+    if not np.all(np.isfinite(wins)) or np.any(wins < 0):
+        raise StatisticsError("wins must be finite and not negative")
     anchored, outside = _place(wins > NEGLIGIBLE_SHARE * (wins + wins.T))
     within = np.where(anchored[:, None] & anchored, wins, 0.0)
     fitted, residual, n_iterations = _maximum(within, anchored)
@@ -207,6 +215,12 @@ class StyledPairs(Pairs):
 
     preference: Floats
     features: Floats
+
+    def __post_init__(self) -> None:
+        if not np.all((self.preference >= 0.0) & (self.preference <= 1.0)):
+            raise StatisticsError("preferences must be in [0, 1]; drop failed judgments")
+        if not np.isfinite(self.features).all():
+            raise StatisticsError("features must be finite; drop pairs without them")
 
     def spreads(self) -> Floats:
         """Root mean squares of the features, shape (K,); the unit of their effects."""

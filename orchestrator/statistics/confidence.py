@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from orchestrator.errors import StatisticsError
 from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics.means import share_over
 from orchestrator.statistics.results import Estimate
@@ -58,7 +59,14 @@ def confidence(
         confidence_level: In (0, 1).
         changed: Shape (n,), whether the rewrite differs from the answer; None if not known.
         categories: n names, or None.
+
+    Raises:
+        StatisticsError: If the shapes differ.
     """
+    columns = (changed, None if categories is None else np.asarray(categories, dtype=str))
+    shapes = {d.shape, prompts.shape, *(one.shape for one in columns if one is not None)}
+    if len(shapes) != 1 or d.ndim != 1:
+        raise StatisticsError(f"items need columns of one shape (n,), got {shapes}")
     level, known = confidence_level, ~np.isnan(d)
     found = []
     for delta in map(float, deltas):
@@ -87,7 +95,12 @@ def decide(first: Floats, second: Floats, tau: float = TIE_THRESHOLD) -> Floats:
 
     A side without d loses, and two without tie. Both have shape (n,), nats per token, nan where
     undefined. A difference up to `tau` is a tie.
+
+    Raises:
+        StatisticsError: If tau is negative or nan.
     """
+    if not tau >= 0.0:
+        raise StatisticsError(f"tau must not be negative, got {tau}")
     with np.errstate(invalid="ignore"):
         gap = first - second
     by_d = (gap > tau).astype(np.float64) - (gap < -tau)

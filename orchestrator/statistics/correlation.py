@@ -81,7 +81,7 @@ def correlate(
     are any whole numbers.
 
     Raises:
-        StatisticsError: If the level is not in (0, 1).
+        StatisticsError: If the shapes differ, or the level is not in (0, 1).
     """
     points = points_of((score, gold), prompts, ("score", "gold"), kind)
     if points.undefined:
@@ -231,6 +231,9 @@ def compare_correlations(
 
     All have shape (n,), nan where missing. `resampling` is for the p-value, and the interval's
     level.
+
+    Raises:
+        StatisticsError: If the shapes differ.
     """
     names = ("the first score", "the second score", "gold")
     points = points_of((first, second, gold), prompts, names, kind)
@@ -248,6 +251,9 @@ def compare_accuracies(
 
     Both have shape (n,): 1 where right, 0 where wrong, or a credit between, nan where missing;
     `prompts` (n,). `resampling` is for the p-value, and the interval's level.
+
+    Raises:
+        StatisticsError: If the shapes differ.
     """
     codes, columns, _ = complete_rows(prompts, (first, second))
     if not codes.size:

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats
 from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.resampling import Resampling
@@ -40,7 +41,17 @@ def sequential_elo(battles: Pairs, scores: Floats, orders: Rows) -> Floats:
         scores: Shape (n,): 1 where the first wins, 0 where the second does, 0.5 for a tie. A battle
             without a result is left out and counted by the caller, never a tie.
         orders: Indices of battles, which may repeat, shape (R, L).
+
+    Raises:
+        StatisticsError: If the shapes differ, a model meets itself, or a score is not in [0, 1].
     """
+    shapes = {one.shape for one in (battles.prompts, battles.first, battles.second, scores)}
+    if len(shapes) != 1 or scores.ndim != 1:
+        raise StatisticsError(f"battles need columns of one shape (n,), got {shapes}")
+    if not np.all((scores >= 0.0) & (scores <= 1.0)):
+        raise StatisticsError("scores must be in [0, 1]; drop battles without a result")
+    if np.any(battles.first == battles.second):
+        raise StatisticsError("a model is compared with itself")
     n_orders, length = orders.shape
     ratings = np.full(n_orders * battles.n_models, INITIAL)
     rows = np.arange(n_orders) * battles.n_models

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import scipy
 
+from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.bradley_terry import fit_bradley_terry
@@ -44,6 +45,10 @@ class JudgedPairs(Pairs):
     judge: Ints
     preference: Floats
     traits: Floats
+
+    def __post_init__(self) -> None:
+        if not np.all((self.preference >= 0.0) & (self.preference <= 1.0)):
+            raise StatisticsError("preferences must be in [0, 1]; drop failed judgments")
 
 
 @dataclass(frozen=True, slots=True)

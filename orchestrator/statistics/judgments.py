@@ -263,8 +263,11 @@ def calibration(
     other.
 
     Raises:
-        StatisticsError: If a probability is outside [0, 1], or a truth is neither 0 nor 1.
+        StatisticsError: If the shapes differ, a probability is outside [0, 1], or a truth is
+            neither 0 nor 1.
     """
+    if not (probabilities.shape == first_is_right.shape == prompts.shape):
+        raise StatisticsError("probabilities, truths and prompts need one shape (n,)")
     known = ~np.isnan(probabilities)
     p, truth = probabilities[known], first_is_right[known]
     if not (np.all((p >= 0.0) & (p <= 1.0)) and np.isin(truth, (0.0, 1.0)).all()):

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from orchestrator.errors import StatisticsError
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.bounded_mean import METHOD as BOUNDED
@@ -93,6 +94,8 @@ def clustered_shares(sums: Floats, counts: Floats, confidence_level: float) -> S
     `sums` and `counts` of values per prompt have shape (n_prompts, P); 0 where the prompt has none.
     """
     level = checked_level(confidence_level)
+    if sums.shape != counts.shape or sums.ndim != 2:
+        raise StatisticsError(f"sums and counts need one shape (n, P), got {sums.shape}")
     n = (counts > 0).sum(axis=0)
     total = counts.sum(axis=0)
     safe_total = np.where(total > 0, total, 1.0)
@@ -212,7 +215,7 @@ def clustered_mean(
     and greatest value there can be, None where not known.
 
     Raises:
-        StatisticsError: If the level is not in (0, 1).
+        StatisticsError: If the shapes differ, or the level is not in (0, 1).
     """
     codes, (kept,), _ = complete_rows(prompts, (values,))
     if not codes.size:
@@ -341,6 +344,9 @@ def paired_difference(
 
     All have shape (n,), nan where missing; `prompts` are the clusters of the points, any whole
     numbers. `ends` are the least and greatest difference there can be, None where not known.
+
+    Raises:
+        StatisticsError: If the shapes differ.
     """
     codes, (one, two), n_missing = complete_rows(prompts, (first, second))
     if not codes.size:

@@ -27,6 +27,7 @@ from typing import Final
 
 import numpy as np
 
+from orchestrator.errors import StatisticsError
 from orchestrator.records import Bools, Floats, Ints
 from orchestrator.statistics import student
 from orchestrator.statistics.means import unseen_variance
@@ -47,11 +48,20 @@ class Labelled:
         scores: Shape (n,), the judge's, on the scale of the labels; nan where it gave none.
         labels: Shape (n,); nan where there is none.
         prompts: Shape (n,), prompt (or cluster of prompts) of each row, whole numbers from 0 on.
+
+    Raises:
+        StatisticsError: If the shapes differ.
     """
 
     scores: Floats
     labels: Floats
     prompts: Ints
+
+    def __post_init__(self) -> None:
+        columns = [self.scores, self.labels, self.prompts]
+        if len({column.shape for column in columns}) != 1 or self.scores.ndim != 1:
+            shapes = ", ".join(str(column.shape) for column in columns)
+            raise StatisticsError(f"scores, labels and prompts need one shape (n,), got {shapes}")
 
     @property
     def is_labelled(self) -> Bools:

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from orchestrator.errors import StatisticsError
 from orchestrator.records import Bools, Floats, Ints, Standing
 from orchestrator.statistics import student
 from orchestrator.statistics.bounded_mean import least_units
@@ -109,9 +110,12 @@ def rate(sums: PromptSums, models: Sequence[str], *, confidence_level: float) ->
     Some models may have no judgments; their names are for the notes.
 
     Raises:
-        StatisticsError: If the level is not in (0, 1).
+        StatisticsError: If the names do not fit, or the level is not in (0, 1).
     """
-    level, n_models = checked_level(confidence_level), sums.n_models
+    level = checked_level(confidence_level)
+    n_models = sums.n_models
+    if len(models) != n_models:
+        raise StatisticsError(f"{len(models)} names for {n_models} models")
     wins = sums.win_matrix
     fit = fit_bradley_terry(wins)
     strengths = fit.strengths

@@ -224,7 +224,13 @@ def complete_rows(prompts: Ints, columns: Sequence[Floats]) -> tuple[Ints, list[
     """Rows without nan: prompts as codes in [0, P), the columns, and how many rows were dropped.
 
     All have shape (n,).
+
+    Raises:
+        StatisticsError: If the shapes differ.
     """
+    if any(column.shape != prompts.shape for column in columns) or prompts.ndim != 1:
+        shapes = ", ".join(str(column.shape) for column in columns)
+        raise StatisticsError(f"prompts {prompts.shape} and values {shapes} need one shape (n,)")
     kept = np.ones(prompts.shape, np.bool_)
     for column in columns:
         kept &= ~np.isnan(column)

@@ -112,9 +112,11 @@ def kept(sureness: Floats, wrong: Floats, clusters: Ints) -> Kept:
     other. The labels are a random choice of the verdicts.
 
     Raises:
-        StatisticsError: If a sureness is not finite, no verdict has a label, or one is outside
-            [0, 1].
+        StatisticsError: If the shapes differ, a sureness is not finite, no verdict has a label, or
+            one is outside [0, 1].
     """
+    if not (sureness.shape == wrong.shape == clusters.shape):
+        raise StatisticsError("sureness, labels and clusters need one shape (n,)")
     known = ~np.isnan(wrong)
     if not known.any():
         raise StatisticsError("no verdict has a label")

@@ -95,6 +95,11 @@ def test_a_position_without_tokens_is_undefined():
     assert all(math.isnan(one) for one in group_confidence(found, 2, 2))
 
 
+def test_a_list_of_no_tokens_is_refused():
+    with pytest.raises(StatisticsError, match="shape"):
+        token_confidence(np.zeros((3, 0)))
+
+
 # -- groups ---------------------------------------------------------------------------------------
 
 
@@ -137,6 +142,12 @@ def test_the_lowest_group_is_below_the_bottom_ones_and_these_below_the_most(x, w
     assert lowest == pytest.approx(min(groups), abs=1e-9)
     assert lowest - 1e-9 <= bottom <= max(groups) + 1e-9
     assert last == pytest.approx(x[-tail:].mean())
+
+
+@pytest.mark.parametrize(("window", "tail", "share"), [(0, 1, 0.1), (1, 0, 0.1), (1, 1, 0.0)])
+def test_groups_of_nothing_are_refused(window, tail, share):
+    with pytest.raises(StatisticsError, match="at least 1 token"):
+        group_confidence([1.0], window, tail, share)
 
 
 # -- self-certainty -------------------------------------------------------------------------------
@@ -241,6 +252,11 @@ def test_without_samples_or_likelihoods_there_is_no_entropy():
     assert math.isnan(semantic_entropy([-1.0, NAN], [0, 1]))
     assert math.isnan(predictive_entropy([]))
     assert math.isnan(predictive_entropy([-1.0, NAN]))
+
+
+def test_each_sample_has_a_meaning():
+    with pytest.raises(StatisticsError, match="one meaning a sample"):
+        semantic_entropy([-1.0], [0, 1])
 
 
 def test_predictive_entropy_by_hand():

@@ -83,6 +83,7 @@ def test_no_tokens_have_no_bounds():
     assert lower.shape == (0,)
 
 
-def test_more_tokens_than_there_are_are_refused():
+@pytest.mark.parametrize(("shape", "vocabulary"), [((3,), 9), ((2, 5), 4)])
+def test_other_shapes_are_refused(shape, vocabulary):
     with pytest.raises(StatisticsError):
-        entropy_bounds(np.full((2, 5), -3.0), 4)
+        entropy_bounds(np.full(shape, -3.0), vocabulary)

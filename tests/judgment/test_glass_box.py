@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from orchestrator.errors import StatisticsError
 from orchestrator.judgment import glass_box
 from tests.oracles.glass_box import aligned_features, attention_entropy, code_features, entropy
 
@@ -173,6 +174,17 @@ def test_an_item_that_lacks_a_feature_has_no_combination_and_does_not_count():
     assert math.isnan(found[1])
     others = {name: [values[0], values[2]] for name, values in features.items()}
     assert found[[0, 2]].tolist() == glass_box.combo(others).tolist()
+
+
+@pytest.mark.parametrize("features", [{}, {"a": [1.0], "b": [1.0, 2.0]}, {"a": [[1.0]]}])
+def test_features_of_several_lengths_can_not_be_combined(features):
+    with pytest.raises(StatisticsError, match="one length"):
+        glass_box.combo(features, {"a": 1, "b": 1})
+
+
+def test_a_feature_without_an_orientation_can_not_be_combined():
+    with pytest.raises(StatisticsError, match="not stated for mood"):
+        glass_box.combo({"mood": [1.0, 2.0]})
 
 
 @given(logprob_arrays)

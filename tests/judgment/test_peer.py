@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from orchestrator.errors import StatisticsError
 from orchestrator.judgment.similarity import f_beta_scores, peer_votes
 from tests.oracles.bertscore import f_beta
 
@@ -90,3 +91,8 @@ def test_an_undefined_score_is_an_undefined_vote():
     table = np.full((3, 3), 0.5)
     table[2, 0] = math.nan
     assert math.isnan(by_pair(peer_votes(table, [True] * 3, TIE))[0, 1][2])
+
+
+def test_scores_of_another_shape_are_refused():
+    with pytest.raises(StatisticsError, match="shape"):
+        peer_votes(np.zeros((2, 3)), [True] * 3, TIE)

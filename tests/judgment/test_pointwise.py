@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.errors import StatisticsError
 from orchestrator.judgment.pointwise import compare_scores, describe_scores, score_table
 
 REFERENCE = {
@@ -65,6 +66,12 @@ def test_certain_best_against_certain_worst():
 def test_nan_stays_nan():
     assert all(math.isnan(v) for v in values([math.nan, 1.0], [0.5, 0.5]).values())
     assert np.isnan(score_table([[math.nan, 1.0]])["mean"]).all()
+
+
+@pytest.mark.parametrize("p", [[[1.0]], [0.5, 0.5], []])
+def test_shapes_that_do_not_fit_are_refused(p):
+    with pytest.raises(StatisticsError):
+        score_table(p)
 
 
 @pytest.mark.parametrize("case", ["judge.pointwise.1", "judge.pointwise.3"])

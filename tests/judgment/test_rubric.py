@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.errors import StatisticsError
 from orchestrator.judgment.distribution import LabelDistribution, from_logprobs
 from orchestrator.judgment.rubric import (
     CriterionReading,
@@ -143,3 +144,10 @@ def test_a_bounded_label_widens_the_bounds():
     score = score_rubric([[read]], [read], [1.0])
     assert score["mean_low"] == pytest.approx(0.0)
     assert score["mean_high"] == pytest.approx(100 * math.exp(-3) / (0.6 + math.exp(-3)))
+
+
+def test_lengths_must_agree():
+    with pytest.raises(StatisticsError, match="2 criteria"):
+        score_rubric([[reading((0.5, 0.5))]], [reading((0.5, 0.5))] * 2, [0.5, 0.5])
+    with pytest.raises(StatisticsError):
+        score_rubric([], [], [])

@@ -9,6 +9,7 @@ import scipy.stats
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.errors import StatisticsError
 from orchestrator.statistics.agreement import (
     cohen_kappa,
     krippendorff_alpha,
@@ -218,3 +219,12 @@ def test_perfect_alpha_has_no_interval():
     assert found.value == pytest.approx(1.0)
     assert found.interval is None
     assert found.undefined
+
+
+@pytest.mark.parametrize(
+    ("table", "prompts"),
+    [(np.ones(3), 3), (np.ones((3, 2)), 2), (np.array([[1.0, np.inf], [1.0, 2.0]]), 2)],
+)
+def test_what_are_no_ratings_is_refused(table, prompts):
+    with pytest.raises(StatisticsError):
+        alpha(table, np.arange(prompts))

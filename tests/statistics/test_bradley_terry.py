@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
+from orchestrator.errors import StatisticsError
 from orchestrator.statistics.bradley_terry import describe_gaps, fit_bradley_terry, to_elo
 
 INF = math.inf
@@ -155,6 +156,12 @@ def test_gaps_are_said_in_words(wins, words):
     sentences = describe_gaps(wins, fit(wins).strengths, "abc"[: len(wins)])
     assert len(sentences) == len(words)
     assert all(word in sentence for word, sentence in zip(words, sentences, strict=True))
+
+
+@pytest.mark.parametrize("wins", [np.zeros((2, 3)), np.zeros((1, 2, 2)), -np.ones((2, 2))])
+def test_what_is_no_win_matrix_is_refused(wins):
+    with pytest.raises(StatisticsError):
+        fit_bradley_terry(wins)
 
 
 @pytest.mark.parametrize("won", [0.5, 0.03, 0.999, 0.9999])

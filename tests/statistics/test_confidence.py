@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.errors import StatisticsError
 from orchestrator.statistics.confidence import confidence, decide, duel
 
 SEVEN = np.array([0.0, 0.2, -0.15, math.nan, math.nan, -0.04, -0.06])
@@ -73,6 +74,11 @@ def test_turns_of_a_conversation_are_one_prompt():
     assert found.published.n == 10
 
 
+def test_columns_must_fit():
+    with pytest.raises(StatisticsError):
+        confidence(SEVEN, np.arange(7), [0.0], categories=["a"])
+
+
 @pytest.mark.parametrize(
     ("first", "second", "winner"),
     [
@@ -101,3 +107,9 @@ def test_win_tie_and_lose_add_up(d, seed):
     other = np.random.default_rng(seed).permutation(d)
     shares = duel(d, other, np.arange(d.size))
     assert sum(share.value for share in shares) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("tau", [-0.1, math.nan])
+def test_tau_must_not_be_negative(tau):
+    with pytest.raises(StatisticsError):
+        decide(np.zeros(1), np.zeros(1), tau)

@@ -7,6 +7,7 @@ import scipy.stats
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.errors import StatisticsError
 from orchestrator.statistics.association import (
     association,
     leave_one_out,
@@ -213,6 +214,11 @@ def test_a_value_without_interval_says_why(prompts, reason):
     assert found.value == pytest.approx(1.0)
     assert found.interval is None
     assert any(word in found.undefined for word in reason.split("|"))
+
+
+def test_shapes_must_fit():
+    with pytest.raises(StatisticsError):
+        correlated(np.zeros(3), np.zeros(4), np.arange(3))
 
 
 def residuals(values, given):

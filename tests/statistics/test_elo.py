@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.errors import StatisticsError
 from orchestrator.statistics.elo import bootstrap_elo, sequential_elo
 from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.resampling import Resampling
@@ -102,6 +103,15 @@ def test_better_models_are_rated_higher(rng):
     assert list(np.argsort(-values)) == [0, 1, 2]
     assert low[0] > high[2]
     assert np.all((low < values) & (values < high))
+
+
+@pytest.mark.parametrize(
+    ("second", "score"), [([0], [1.0]), ([1], [np.nan]), ([1], [1.5]), ([1, 1], [1.0, 0.0])]
+)
+def test_what_is_no_battle_is_refused(second, score):
+    pairs = Pairs(np.zeros(1, int), np.zeros(1, int), np.array(second), 2)
+    with pytest.raises(StatisticsError):
+        sequential_elo(pairs, np.array(score), np.zeros((1, 1), np.int32))
 
 
 @pytest.mark.slow

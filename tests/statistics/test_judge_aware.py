@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy
 
+from orchestrator.errors import StatisticsError
 from orchestrator.statistics.judge_aware import JudgedPairs, fit_judge_aware
 from orchestrator.statistics.student import interval_around
 
@@ -129,3 +130,8 @@ def test_one_judge_alone_has_no_fit():
     alone = pairs.judge == 0
     fields = ("prompts", "judge", "first", "second", "preference")
     assert fit_judge_aware(replace(pairs, **{n: getattr(pairs, n)[alone] for n in fields})) is None
+
+
+def test_what_was_not_judged_is_refused():
+    with pytest.raises(StatisticsError, match="drop failed"):
+        replace(drawn(), preference=np.full(360, np.nan))

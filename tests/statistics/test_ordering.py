@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.errors import StatisticsError
 from orchestrator.statistics.agreement import ordering
 from orchestrator.statistics.resampling import Resampling
 
@@ -59,6 +60,11 @@ def test_no_prompts_leave_everything_open():
     found = ordered(np.zeros((0, 2)))
     assert np.isnan(found.means).all()
     assert found.share_right is None
+
+
+def test_an_order_of_other_models_is_refused():
+    with pytest.raises(StatisticsError, match="of the same models"):
+        ordered(noisy([1.0, 0.0]), truth=[0, 0])
 
 
 @settings(max_examples=25, deadline=None)

@@ -93,6 +93,11 @@ def test_identical_prompts_are_not_certain():
         assert (result.difference(0, 1).interval is None) == (n < 6)
 
 
+def test_names_must_fit(rng):
+    with pytest.raises(StatisticsError):
+        rate(compared([0.5, 0.0], 5, rng), ["a"], confidence_level=0.95)
+
+
 def test_thirty_models_and_a_thousand_prompts_stay_small(rng):
     sums = compared(np.linspace(1, -1, 30), 1000, rng)
     result = rated(sums)

@@ -188,6 +188,7 @@ def test_labels_needed_certify_what_they_promise():
 @pytest.mark.parametrize(
     ("sureness", "wrong", "said"),
     [
+        ([1.0, 0.5], [0.0], "one shape"),
         ([1.0, 0.5], [np.nan, np.nan], "no verdict has a label"),
         ([1.0, np.nan], [0.0, 1.0], "finite"),
         ([1.0, 0.5], [0.0, 1.5], r"\[0, 1\]"),

@@ -13,6 +13,7 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.errors import StatisticsError
 from orchestrator.statistics.bradley_terry import ELO_SCALE, LEAST_OWN, StyledPairs, fit_style
 from orchestrator.statistics.ratings import rate
 
@@ -153,6 +154,13 @@ def test_there_is_no_interval_where_a_feature_differs_on_one_prompt():
     assert fit.interval(3, 0.95) is None
     assert np.isnan(fit.p_value(0))
     assert np.isnan(fit.errors()).tolist() == [False, False, False, True]
+
+
+def test_what_was_not_judged_is_refused():
+    with pytest.raises(StatisticsError, match="drop failed"):
+        replace(drawn(), preference=np.full(120, np.nan))
+    with pytest.raises(StatisticsError, match="finite"):
+        replace(drawn(), features=np.full((120, 1), np.inf))
 
 
 def test_there_is_no_fit_without_models():
