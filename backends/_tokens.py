@@ -66,6 +66,10 @@ class TokenizerRoutes:
         """A rendered chat; `opens` the assistant's turn, or `goes_on` with the last message."""
         if self.behind and not (opens or goes_on) and messages[-1].role == "assistant":
             messages = (*messages, self.behind)
+        return await self.rendered(messages, opens=opens, goes_on=goes_on)
+
+    async def rendered(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
+        """A rendered chat, with nothing put behind it."""
         body = self.chat_body(self._model, messages, self._template, opens=opens, goes_on=goes_on)
         return await self._ask(f"{self.prefix}/tokenize", body, by_ids.token_ids)
 

@@ -20,15 +20,7 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
-from backends._tokens import (
-    AskServer,
-    Ids,
-    TokenizerRoutes,
-    as_outcome,
-)
-from backends._tokens import (
-    Contexts as Contexts,
-)
+from backends._tokens import AskServer, Ids, TokenizerRoutes, as_outcome
 from backends._transport import Transport
 from backends.llamacpp import completions, wire
 from backends.llamacpp.completions import FRAGMENT, Step, forced, looked
@@ -49,7 +41,6 @@ from orchestrator.wire.parsing import text_of
 from orchestrator.wire.requests import OWN_FIELDS, Dialect, check_names
 
 COMPLETION: Final = "/completion"
-_NEXT: Final = Message("user", "z")
 _ALTERNATIVES: Final = 64
 _LIKELY: Final = 64
 """Alternatives among which a token that says nothing of itself is looked for first."""
@@ -106,17 +97,17 @@ class _Server(msgspec.Struct, frozen=True):
 class Tokenizer(TokenizerRoutes):
     """The server's tokenizer, by its own routes."""
 
+    # The server goes on from an assistant's turn whatever is asked; another turn ends it.
+    behind = Message("user", "z")
+
     def __init__(self, ask: AskServer, model: str, template: Mapping[str, object]) -> None:
         super().__init__(ask, model, template)
         self._spelled: dict[int, bytes] = {}
         self._bos: Ids | None = None
         self._letter: int | None = None
 
-    async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
+    async def rendered(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
         """See `TokenizerRoutes`."""
-        if not opens and not goes_on and messages[-1].role == "assistant":
-            # The server goes on from such a message whatever is asked; another turn ends it.
-            messages = (*messages, _NEXT)
         body = wire.template(messages, self._template, opens=opens, goes_on=goes_on)
         text = await self._ask("/apply-template", body, wire.rendered)
         ids = await self.plain(text, special=True)

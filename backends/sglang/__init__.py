@@ -14,12 +14,10 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import HttpKind
-from backends._tokens import Contexts as Contexts
 from backends._tokens import Ids, TokenizerRoutes, as_outcome
 from backends._transport import Transport
 from backends.sglang import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
-from orchestrator.backend import Capabilities as Capabilities
 from orchestrator.backend import Endpoint, Provenance
 from orchestrator.prompts.bounded import BoundedEnvironment
 from orchestrator.prompts.costs import allowance
@@ -33,9 +31,7 @@ from orchestrator.records import (
     Rewards,
     unsupported,
 )
-from orchestrator.wire import by_ids as by_ids
 from orchestrator.wire import failures
-from orchestrator.wire import replies as replies
 from orchestrator.wire import rewards as rating
 from orchestrator.wire.by_ids import Forced, Path, Walk
 from orchestrator.wire.failures import Failed, known

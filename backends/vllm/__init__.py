@@ -17,14 +17,10 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import TRIED, HttpKind, possible
-from backends._tokens import Contexts as Contexts
 from backends._tokens import Ids, TokenizerRoutes, as_outcome, outcome
 from backends._transport import Transport
 from backends.vllm import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
-from orchestrator.backend import (
-    Capabilities as Capabilities,
-)
 from orchestrator.backend import (
     Endpoint,
     Provenance,
