@@ -217,7 +217,8 @@ def weight_bytes(folder: Path, n_bytes: int | None = None, quantization: str | N
     files, listed = weight_files(folder), _weight_map(folder)
     if listed is not None:
         # Some repositories hold the same weights twice; the index names those of the model.
-        files = [path for path in files if path.name in set(listed.values())]
+        names = set(listed.values())
+        files = [path for path in files if path.name in names]
     total = 0.0
     for file in files:
         for _, dtype, size in tensors(file):

@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 824,
-    "functions with `Any` in the signature": 202,
-    "lines": 95_990,
+    "private functions used once": 825,
+    "functions with `Any` in the signature": 201,
+    "lines": 96_165,
     "files": 395,
-    "distinct names": 3_342,
+    "distinct names": 3_343,
     "value classes": 471,
     "fields of value classes": 2_292,
     "pairs of value classes that share 60 % of their fields": 14,

@@ -61,18 +61,11 @@ class Layout:
         return torch.cat(parts, 1)
 
 
-class PrefillCache(Cache):
-    """Puts known keys and values in front of fresh ones, and keeps the fresh ones.
+class _Given(Cache):
+    """A cache that a pass gives the keys and values of each layer."""
 
-    Attributes:
-        fresh: By layer: keys and values of shape `(rows, time, heads, size)`.
-    """
-
-    def __init__(self, layout: Layout, prefix: Tensor | None) -> None:
+    def __init__(self) -> None:
         super().__init__(layers=[])
-        self._layout = layout
-        self._prefix = prefix
-        self.fresh: dict[int, tuple[Tensor, Tensor]] = {}
 
     def update(
         self,
@@ -82,14 +75,36 @@ class PrefillCache(Cache):
         *_args: Any,  # noqa: ANN401 (whatever a model adds)
         **_kwargs: Any,  # noqa: ANN401
     ) -> tuple[Tensor, Tensor]:
+        """See `take`."""
+        return self.take(layer_idx, key_states, value_states)
+
+    def take(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Take what is fresh of a layer; return all that the pass is to see of it."""
-        self.fresh[layer_idx] = (key_states.transpose(1, 2), value_states.transpose(1, 2))
+        raise NotImplementedError
+
+
+class PrefillCache(_Given):
+    """Puts known keys and values in front of fresh ones, and keeps the fresh ones.
+
+    Attributes:
+        fresh: By layer: keys and values of shape `(rows, time, heads, size)`.
+    """
+
+    def __init__(self, layout: Layout, prefix: Tensor | None) -> None:
+        super().__init__()
+        self._layout = layout
+        self._prefix = prefix
+        self.fresh: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def take(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """See `_Given`."""
+        self.fresh[layer] = (keys.transpose(1, 2), values.transpose(1, 2))
         if self._prefix is None:
-            return key_states, value_states
-        known = self._layout.layer(self._prefix, layer_idx)
+            return keys, values
+        known = self._layout.layer(self._prefix, layer)
         return (
-            torch.cat((known[0].transpose(1, 2), key_states), 2),
-            torch.cat((known[1].transpose(1, 2), value_states), 2),
+            torch.cat((known[0].transpose(1, 2), keys), 2),
+            torch.cat((known[1].transpose(1, 2), values), 2),
         )
 
 
@@ -187,11 +202,11 @@ class Pool(Slots):
             other.values[index][target, :length] = self.values[index][source, :length]
 
 
-class StepCache(Cache):
+class StepCache(_Given):
     """Writes one token a row at the row's own position, and shows all rows up to the longest."""
 
     def __init__(self, pool: Pool, positions: Tensor, longest: int) -> None:
-        super().__init__(layers=[])
+        super().__init__()
         self._pool = pool
         self._n_rows = positions.shape[0]
         self._longest = longest
@@ -199,18 +214,11 @@ class StepCache(Cache):
         slots = torch.arange(self._n_rows, device=positions.device)
         self._index = slots * pool.capacity + positions
 
-    def update(
-        self,
-        key_states: Tensor,
-        value_states: Tensor,
-        layer_idx: int,
-        *_args: Any,  # noqa: ANN401 (whatever a model adds)
-        **_kwargs: Any,  # noqa: ANN401
-    ) -> tuple[Tensor, Tensor]:
-        """See `PrefillCache`."""
+    def take(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """See `_Given`."""
         return (
-            self._put(self._pool.keys[layer_idx], key_states),
-            self._put(self._pool.values[layer_idx], value_states),
+            self._put(self._pool.keys[layer], keys),
+            self._put(self._pool.values[layer], values),
         )
 
     def _put(self, store: Tensor, states: Tensor) -> Tensor:

@@ -72,18 +72,32 @@ class ClientGoneError(Exception):
 
 T = TypeVar("T")
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("presence_penalty", "frequency_penalty", "min_p", "min_tokens"), (0,)),
-    **dict.fromkeys(("repetition_penalty", "n", "best_of", "length_penalty"), (1,)),
-    **dict.fromkeys(("include_stop_str_in_output", "use_beam_search", "stream"), (False,)),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "min_p": (0,),
+    "n": (1,),
+    "min_tokens": (0,),
+    "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
-    **dict.fromkeys(("allowed_token_ids", "bad_words", "guided_choice", "tools"), ([],)),
-    **dict.fromkeys(("logit_bias", "structured_outputs"), ({},)),
-    **dict.fromkeys(("guided_regex", "guided_grammar"), ("",)),
+    "best_of": (1,),
+    "length_penalty": (1,),
+    "use_beam_search": (False,),
+    "logit_bias": ({},),
+    "allowed_token_ids": ([],),
+    "bad_words": ([],),
+    "structured_outputs": ({},),
+    "guided_choice": ([],),
+    "guided_regex": ("",),
     "guided_json": ({}, ""),
+    "guided_grammar": ("",),
     "response_format": ({"type": "text"},),
-    **dict.fromkeys(
-        ("prompt_logprobs", "truncate_prompt_tokens", "chat_template", "prompt_embeds"), ()
-    ),
+    "tools": ([],),
+    "stream": (False,),
+    "prompt_logprobs": (),
+    "truncate_prompt_tokens": (),
+    "chat_template": (),
+    "prompt_embeds": (),
 }
 """Fields that are not supported, each with its values that ask for nothing."""
 

@@ -49,9 +49,12 @@ def parser() -> argparse.ArgumentParser:
     add("--attention-tokens", **number, help="longest with attention")
     add("--weight-noise", type=float, metavar="SD", help="to make a model worse")
     add("--noise-seed", **number)
-    numbers: dict[str, Any] = {"type": lambda text: tuple(map(int, text.split(",")))}
-    add("--skip-layers", **numbers, metavar="N,N", help="to make a model worse")
+    add("--skip-layers", type=_numbers, metavar="N,N", help="to make a model worse")
     return found
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -202,8 +202,8 @@ class NectarKind(BenchmarkKind[NectarConfig]):
             by_rank = sorted(row["answers"], key=lambda answer: float(answer["rank"]))
             # A conversation of several turns stays as it is written there.
             prompt = str(row["prompt"]).removeprefix("\n\nHuman: ").removesuffix("\n\nAssistant: ")
-            ranked = enumerate(by_rank, start=1)
-            return {"prompt": prompt, **{f"rank_{rank}": one["answer"] for rank, one in ranked}}
+            ranked = {f"rank_{rank + 1}": by_rank[rank]["answer"] for rank in range(7)}
+            return {"prompt": prompt, **ranked}
 
         rows = read("nectar", self.about.files[0])
         n, total = self.config.n, len(rows)

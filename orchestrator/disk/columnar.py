@@ -282,7 +282,8 @@ def _row_groups(file: Path, columns: Sequence[str] | None = None) -> list[int]:
     groups = _measured(file, (found.st_ino, found.st_mtime_ns, found.st_size))
     if columns is None:
         return [sum(group.values()) for group in groups]
-    return [sum(group.get(name, 0) for name in {*columns}) for group in groups]
+    names = set(columns)
+    return [sum(group.get(name, 0) for name in names) for group in groups]
 
 
 @lru_cache(maxsize=256)

@@ -328,11 +328,8 @@ def _verdict(one: Requirement, found: _Found) -> tuple[Verdict, str]:
         return "holds", ""
     if not one.is_met_by(interval.low) and not one.is_met_by(interval.high):
         return "fails", ""
-    why, value, (n, _) = (
-        f"the interval contains {one.threshold:g}",
-        found.estimate.value,
-        found.sizes,
-    )
+    why = f"the interval contains {one.threshold:g}"
+    value, n = found.estimate.value, found.sizes[0]
     gap = abs(value - one.threshold)
     reach = max(interval.high - value, value - interval.low)
     if n is not None and math.isfinite(reach) and gap > 0.05 * reach:

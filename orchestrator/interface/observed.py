@@ -174,10 +174,12 @@ def labelled_by(side: Side, term: Term) -> Selective:
             given = Selective.model_validate({key: entry[key] for key in entry if key != "kind"})
         except ValidationError as error:
             raise UsageError(f"risk: settings of another version of selective: {error}") from None
-        sources = [one for one in side.context.sources if is_judging(one.method)]
-        for source in [one for one in sources if given.method in (None, one.name)][:1]:
-            if judge in source.method.judges and method in ("", source.name):
-                return given.model_copy(update={"method": source.name, "judge": judge})
+        judging = (one for one in side.context.sources if is_judging(one.method))
+        source = next((one for one in judging if given.method in (None, one.name)), None)
+        if source is None or judge not in source.method.judges:
+            continue
+        if method in ("", source.name):
+            return given.model_copy(update={"method": source.name, "judge": judge})
     raise UsageError(
         f"risk: the recipe has no analysis of kind selective that is about {judge!r}; it names the "
         "labels of people"

@@ -22,14 +22,21 @@ from orchestrator.tables import Column, Measured, cell_text, make_table, table_c
 FORMAT: Final = 1
 """Raised when a field of the JSON changes its meaning or goes; new fields may come at any time."""
 
-_SHOWN: Final[dict[Verdict, tuple[str, str, str, str, str, str]]] = {
-    "holds": ("holds", "requirement holds", "requirements hold", GOOD, "●", "✅"),
-    "fails": ("fails", "fails", "fail", BAD, "✕", "❌"),
-    "not known yet": (
-        "is not decided yet", "is not known yet", "are not known yet", DOUBTFUL, "○", "❔",
-    ),
+_OF_ALL: Final[dict[Verdict, str]] = {
+    "holds": "holds", "fails": "fails", "not known yet": "is not decided yet",
 }  # fmt: skip
-"""Of all requirements, of one and of several; colour and mark on a terminal, mark in Markdown."""
+
+
+_COUNTED: Final[dict[Verdict, tuple[str, str]]] = {
+    "holds": ("requirement holds", "requirements hold"),
+    "fails": ("fails", "fail"),
+    "not known yet": ("is not known yet", "are not known yet"),
+}
+
+
+_STYLES: Final[dict[Verdict, str]] = {
+    "holds": GOOD, "fails": BAD, "not known yet": DOUBTFUL,
+}  # fmt: skip
 
 
 def measured_words(one: Checked) -> str:
@@ -96,11 +103,9 @@ class GateResult(msgspec.Struct, frozen=True):
         """Return the verdict on the run in a sentence."""
         counts = Counter(one.verdict for one in self.requirements)
         said = ", ".join(
-            f"{n} {several if n > 1 else one}"
-            for verdict, (_, one, several, *_) in _SHOWN.items()
-            if (n := counts[verdict])
+            f"{n} {words[n > 1]}" for verdict, words in _COUNTED.items() if (n := counts[verdict])
         )
-        return f"The gate {_SHOWN[self.verdict][0]}: {said}."
+        return f"The gate {_OF_ALL[self.verdict]}: {said}."
 
     def as_json(self) -> dict[str, Any]:
         """Return the verdict as JSON values, with the metadata of the runs."""
@@ -139,16 +144,12 @@ class GateResult(msgspec.Struct, frozen=True):
         Example:
             >>> print(found.to_markdown())  # doctest: +SKIP
         """
+        marks: dict[Verdict, str] = {"holds": "✅", "fails": "❌", "not known yet": "❔"}
         about = f"Run {self.run.get('name', '')} ({self.run.get('run', '')})"
         if self.against is not None:
             about += f", against {self.against.get('name', '')} ({self.against.get('run', '')})"
         rows = [
-            (
-                one.requirement,
-                f"{_SHOWN[one.verdict][-1]} {one.verdict}",
-                measured_words(one),
-                one.why,
-            )
+            (one.requirement, f"{marks[one.verdict]} {one.verdict}", measured_words(one), one.why)
             for one in self.requirements
         ]
         columns = table_columns("requirement | verdict | measured | why")
@@ -216,14 +217,15 @@ class GateResult(msgspec.Struct, frozen=True):
 @paged
 def gate_text(page: Page, found: GateResult) -> Iterator[RenderableType]:
     """For a terminal: the verdict, then each requirement with what it rests on."""
-    yield page.words(found.words(), f"{HEADING} {_SHOWN[found.verdict][3]}")
+    yield page.words(found.words(), f"{HEADING} {_STYLES[found.verdict]}")
     yield page.words("")
+    marks: dict[Verdict, str] = {
+        "holds": "●", "fails": "✕", "not known yet": "○",
+    }  # fmt: skip
     grid = Table.grid(padding=(0, 2, 0, 0))
     for one in found.requirements:
-        *_, style, mark, _ = _SHOWN[one.verdict]
-        grid.add_row(
-            page.cell(f"{mark} {one.verdict}", style), page.prose(one.requirement, HEADING)
-        )
+        verdict = page.cell(f"{marks[one.verdict]} {one.verdict}", _STYLES[one.verdict])
+        grid.add_row(verdict, page.prose(one.requirement, HEADING))
         why = f" · {one.why}" if one.why else ""
         grid.add_row(page.cell(""), page.prose(f"{measured_words(one)}{why}", FAINT))
     yield grid

@@ -129,13 +129,15 @@ def safe_names(
         if len(set(shown.values())) == len(shown):
             return shown
     numbered: dict[str, str] = {}
+    taken: set[str] = set()
     for name, line in lines.items():
         found, n = cuts[0](line), 1
-        while found in numbered.values():
+        while found in taken:
             n += 1
             end = f" ({n})"
             room = width - len(end)
             found = safe_name(line, room, ascii_only=ascii_only, joined=joined) + end
+        taken.add(found)
         numbered[name] = found
     return numbered
 

@@ -303,6 +303,13 @@ def test_nectar_has_its_answers_by_rank_and_prompts_without_marks(data):
         assert [item.fields[f"rank_{rank}"] for rank in (1, 7)] == [f"{number}-1", f"{number}-7"]
 
 
+def test_a_prompt_of_nectar_with_fewer_answers_is_not_as_published(data):
+    answers = [{"answer": "a", "model": "m", "rank": 1.0}]
+    data("nectar/train-0.parquet", pl.DataFrame([{"prompt": "Say it.", "answers": answers}]))
+    with pytest.raises(DatasetError, match="not as published"):
+        items(opened("nectar", n=1))
+
+
 def test_mt_bench_human_has_the_votes_on_first_turns(data):
     def talk(*texts):
         roles = ("user", "assistant") * 2
