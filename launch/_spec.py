@@ -48,6 +48,30 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
+VML: Final = (
+    "acos", "asin", "atan", "cos", "erf", "erfc", "erfinv", "exp", "log", "log10", "log2", "sin",
+    "sqrt", "tan", "tanh", "trunc",
+)  # fmt: skip
+"""Functions that `torch` leaves to MKL's vector mathematics."""
+
+
+def use_threads(n: int) -> None:
+    """Let this thread compute with `n` threads of `torch`, exactly from the first number on.
+
+    MKL chooses the code of each function of `VML` at its first call. Where several threads make
+    that call at once, one of them may take code of 12 bits for its share of the numbers
+    (pytorch/pytorch#188792: once in some 500 processes, cosines wrong by 1.5e-4). So each function
+    is called once here, for one number.
+    """
+    import torch  # noqa: PLC0415 (takes seconds, and most that import this module compute nothing)
+
+    torch.set_num_threads(1)
+    for dtype in (torch.float32, torch.float64):
+        for name in VML:
+            getattr(torch, name)(torch.full((1,), 0.5, dtype=dtype))
+    torch.set_num_threads(n)
+
+
 INHERITED: Final = frozenset({
     "CC", "CXX", "CPATH", "CURL_CA_BUNDLE", "DOCKER_CERT_PATH", "DOCKER_CONFIG", "DOCKER_CONTEXT",
     "DOCKER_HOST", "DOCKER_TLS_VERIFY", "DYLD_FALLBACK_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "HOME",

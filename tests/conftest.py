@@ -37,6 +37,10 @@ pytest.register_assert_rewrite("tests.docs.reader", "tests.tasks.tasks", "tests.
 # A fault of a decoder is an exception here and in the programs that tests start, not a failure.
 os.environ["ORCHESTRATOR_RAISE_FAULTS"] = "1"
 
+# One thread of `torch`: two workers have two cores, and several threads that call a function of MKL
+# for the first time may compute with 12 bits (`launch._spec.use_threads`).
+os.environ["OMP_NUM_THREADS"] = "1"
+
 # Where the environment forbids compiled copies, every program that a test starts would compile all
 # of ours anew (a second each), and every step of CI all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

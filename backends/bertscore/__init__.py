@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from backends._local import Comparer, LocalBackend
 from launch import _weights
-from launch._spec import processors
+from launch._spec import processors, use_threads
 from orchestrator.backend import LOCAL, Backend, ComparerKind, Endpoint
 from orchestrator.contracts.settings import DEFAULT_ENCODER, BertScoreSettings
 from orchestrator.disk.paths import expanded
@@ -48,7 +48,7 @@ def load(name: str, config: BertScoreSettings) -> Comparer:
 
         # Not all: threads that wait for processors that others keep busy are slower than one
         # (measured: 5.2 s an item in place of 0.7).
-        torch.set_num_threads(config.threads or min(_MOST_THREADS, max(1, processors() // 2)))
+        use_threads(config.threads or min(_MOST_THREADS, max(1, processors() // 2)))
         encoder = Encoder(
             Path(config.encoder),
             layer=_layer(config),

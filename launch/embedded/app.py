@@ -25,7 +25,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from launch._spec import given, processors
+from launch._spec import given, processors, use_threads
 from launch.embedded import protocol
 from launch.embedded.engine import Engine, Settings
 from launch.embedded.jobs import Work
@@ -319,7 +319,7 @@ def _in_thread(function: Callable[[], T], n_threads: int) -> T:
     errors: list[BaseException] = []
 
     def call() -> None:
-        torch.set_num_threads(n_threads)
+        use_threads(n_threads)
         try:
             found.append(function())
         except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)

@@ -20,7 +20,6 @@ class Reference:
         import torch  # noqa: PLC0415 (heavy, and not everywhere)
         import transformers  # noqa: PLC0415
 
-        torch.set_num_threads(1)
         self._torch = torch
         self.tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
         self._model: Any = transformers.AutoModelForCausalLM.from_pretrained(

@@ -39,7 +39,6 @@ def truth():
     import torch  # noqa: PLC0415 (heavy, and not everywhere)
     import transformers  # noqa: PLC0415
 
-    torch.set_num_threads(1)
     tokenizer = transformers.AutoTokenizer.from_pretrained(WEIGHTS)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
         WEIGHTS, dtype=torch.float32

@@ -33,7 +33,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def models(folders: dict[str, Path]) -> Iterator[dict[str, Served]]:
-    torch.set_num_threads(1)
     served = {
         name: load(name, str(folder), Settings(max_rows=48), lambda: torch.set_num_threads(1))
         for name, folder in folders.items()
