@@ -3,7 +3,8 @@
 Jinja's own sandbox keeps a template from reaching into Python, but `{{ 'x' * 10**9 }}` or a loop in
 a loop still stops the program. Here each operation that makes a value is charged by the size of
 what it takes and makes, each turn of a loop and each call by a fixed price, and a rendering that
-exceeds its allowance ends with `TemplateTooCostly`.
+exceeds its allowance ends with `TemplateTooCostly`. What pads, wraps, formats or rounds to a size
+that the template names is not there.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,31 +13,37 @@ from types import BuiltinMethodType
 from typing import Any, Final, cast
 
 from jinja2 import DictLoader, StrictUndefined, nodes
-from jinja2.compiler import CodeGenerator, Frame, operators
 from jinja2.environment import Environment
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from orchestrator.prompts.costs import (
     CALL,
-    OF_FILTERS,
-    OF_OPERATORS,
     STEP,
     TemplateTooCostly,
     bound,
-    by_braces,
     charge,
+    indented,
     joined,
-    padded,
+    product,
     replaced,
     size_of,
+    tojson,
 )
 
 MOST_NODES: Final = 20_000
 """Most names, constants, operations and pieces of text that a template may have."""
 
+# Filters that templates are compiled to; no name in a template has a blank.
 _COUNTED: Final = " counted"
-_NOT_REPRODUCIBLE: Final = ("lipsum",), ("random",)
+_LOOKED_AT: Final = " looked at"
+_CONCATENATED: Final = " concatenated"
+_SLICE: Final = " slice"
+# Neither drawn at random, nor of a size that the template names.
+_LEFT_OUT: Final = frozenset({
+    "batch", "center", "format", "lipsum", "random", "round", "slice", "striptags", "wordwrap",
+})  # fmt: skip
+_MADE: Final = {"indent": indented, "replace": replaced, "tojson": tojson}
 # Methods whose result is no larger than the text, a few times over.
 _LINEAR: Final = frozenset({
     "capitalize", "casefold", "count", "endswith", "find", "index", "isalnum", "isalpha", "isascii",
@@ -45,7 +52,6 @@ _LINEAR: Final = frozenset({
     "rindex", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip",
     "swapcase", "title", "upper",
 })  # fmt: skip
-_PADDING: Final = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
 _OF_NUMBERS: Final = frozenset({"bit_count", "bit_length", "conjugate", "hex", "is_integer"})
 
 
@@ -78,7 +84,7 @@ def _sum(original: Callable[..., object]) -> Callable[..., object]:
 def _bounded(name: str, original: Callable[..., object]) -> Callable[..., object]:
     """A filter that is charged for what it takes and what it makes."""
     inner = {"join": _join, "sum": _sum}.get(name, lambda same: same)(original)
-    made = OF_FILTERS.get(name)
+    made = _MADE.get(name)
     n_passed = 1 if hasattr(original, "jinja_pass_arg") else 0
 
     @wraps(original)
@@ -112,59 +118,22 @@ def _counted(values: Iterable[object]) -> Iterator[object]:
         yield value
 
 
-class _Code(CodeGenerator):
-    """Compiles what has no hook in Jinja into calls of the environment, which bounds them."""
+def _looked_at(value: object) -> object:
+    """Return a value that is compared, searched or hashed: with all that it holds."""
+    bound(size_of(value))
+    return value
 
-    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:  # noqa: N802 (Jinja's)
-        self.write("(")
-        self._looked_at(node.expr, frame)
-        for operand in node.ops:
-            self.write(f" {operators[operand.op]} ")
-            self._looked_at(operand.expr, frame)
-        self.write(")")
 
-    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:  # noqa: N802 (Jinja's)
-        self.write("{")
-        for pair in node.items:
-            # A key is hashed with all that it holds.
-            self._looked_at(pair.key, frame)
-            self.write(": ")
-            self.visit(pair.value, frame)
-            self.write(", ")
-        self.write("}")
-
-    def _looked_at(self, node: nodes.Expr, frame: Frame) -> None:
-        self.write("environment.looked_at(")
-        self.visit(node, frame)
-        self.write(")")
-
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 (Jinja's)
-        self.write("environment.joined((")
-        for part in node.nodes:
-            self.visit(part, frame)
-            self.write(", ")
-        self.write("))")
-
-    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802 (Jinja's)
-        self.write("environment.getitem(")
-        self.visit(node.node, frame)
-        self.write(", ")
-        if isinstance(node.arg, nodes.Slice):
-            self.write("slice(")
-            for part in (node.arg.start, node.arg.stop, node.arg.step):
-                self.write("None") if part is None else self.visit(part, frame)
-                self.write(", ")
-            self.write(")")
-        else:
-            self.visit(node.arg, frame)
-        self.write(")")
+def _concatenated(parts: list[object]) -> str:
+    """Return the concatenation (`~`) of values."""
+    bound(size_of(parts))
+    return "".join(map(str, parts))
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """The immutable sandbox with bounds; it loads no other template and draws nothing at random."""
 
-    code_generator_class = _Code
-    intercepted_binops = frozenset(OF_OPERATORS)
+    intercepted_binops = frozenset({"*", "+", "%"})
 
     def __init__(self) -> None:
         super().__init__(
@@ -174,14 +143,18 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             loader=DictLoader({}),
             finalize=_shown,
         )
-        no_globals, no_filters = _NOT_REPRODUCIBLE
-        self.globals = {k: v for k, v in self.globals.items() if k not in no_globals}
+        self.globals = {k: v for k, v in self.globals.items() if k not in _LEFT_OUT}
         self.filters = {
             name: _bounded(name, made)
             for name, made in self.filters.items()
-            if name not in no_filters
+            if name not in _LEFT_OUT
         }
-        self.filters[_COUNTED] = _counted
+        self.filters |= {
+            _COUNTED: _counted,
+            _LOOKED_AT: _looked_at,
+            _CONCATENATED: _concatenated,
+            _SLICE: slice,
+        }
         tests: dict[str, Any] = self.tests
         self.tests = {name: _test(made) for name, made in tests.items()}
 
@@ -189,10 +162,38 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         parsed = super()._parse(source, name, filename)
         if sum(1 for _ in parsed.find_all(nodes.Node)) > MOST_NODES:
             raise TemplateTooCostly(f"it has more than {MOST_NODES:,} parts")
-        for loop in list(parsed.find_all(nodes.For)):
-            loop.iter = nodes.Filter(
-                loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno, environment=self
+
+        def through(name: str, first: nodes.Node, *more: nodes.Node) -> nodes.Filter:
+            return nodes.Filter(
+                first, name, [*more], [], None, None, lineno=first.lineno, environment=self
             )
+
+        # What Jinja has no hook for goes through filters.
+        for node in list(parsed.find_all(nodes.Node)):
+            match node:
+                case nodes.Pow():
+                    raise TemplateTooCostly("it raises to a power; write the number")
+                case nodes.For():
+                    node.iter = through(_COUNTED, node.iter)
+                case nodes.Compare() | nodes.Operand():
+                    node.expr = through(_LOOKED_AT, node.expr)
+                case nodes.Dict():
+                    for pair in node.items:
+                        # A key is hashed with all that it holds.
+                        pair.key = through(_LOOKED_AT, pair.key)
+                case nodes.Concat():
+                    parts = nodes.List(node.nodes, lineno=node.lineno, environment=self)
+                    node.nodes = [through(_CONCATENATED, parts)]
+                case nodes.Getitem(arg=nodes.Slice() as part):
+                    # As an index like any other, by `getitem`.
+                    nothing = nodes.Const(None, lineno=node.lineno, environment=self)
+                    start, stop, step = (
+                        nothing if one is None else one
+                        for one in (part.start, part.stop, part.step)
+                    )
+                    node.arg = through(_SLICE, start, stop, step)
+                case _:
+                    pass
         return parsed
 
     def concat(self, parts: Iterable[str]) -> str:
@@ -204,19 +205,11 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         bound(sum(map(len, kept)))
         return "".join(kept)
 
-    def joined(self, parts: tuple[object, ...]) -> str:
-        """Return the concatenation (`~`) of values."""
-        bound(size_of(parts))
-        return "".join(map(str, parts))
-
-    def looked_at(self, value: object) -> object:
-        """Return a value that is compared, searched or hashed: with all that it holds."""
-        bound(size_of(value))
-        return value
-
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """Apply an operator whose result is not too large."""
-        bound(OF_OPERATORS[operator](left, right))
+        if operator == "%" and isinstance(left, str):
+            raise TemplateTooCostly("it formats text by '%'; put texts together by '~'")
+        bound(product(left, right) if operator == "*" else size_of(left) + size_of(right))
         return super().call_binop(context, operator, left, right)
 
     def getitem(self, obj: object, argument: object) -> object:
@@ -239,8 +232,6 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
                     bound(joined(parts, owner))
                 elif name == "replace":
                     bound(replaced(owner, *arguments))
-                elif name in _PADDING:
-                    bound(padded(owner, *arguments))
                 elif name not in _LINEAR:
                     raise TemplateTooCostly(f"the method {name!r} of a text may not be called")
             elif isinstance(owner, bytes) or (
@@ -251,19 +242,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         bound(size_of(result))
         return result
 
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:  # noqa: ANN401 (Jinja's)
-        """Return the sandbox's `str.format`, with its result bounded; None for anything else."""
-        wrapped = super().wrap_str_format(value)
-        if wrapped is None:
-            return None
-        pattern = str(value.__self__)
-
-        @wraps(wrapped)
-        def format_text(*arguments: object, **named: object) -> str:
-            bound(by_braces(pattern, (arguments, named)))
-            return wrapped(*arguments, **named)
-
-        return format_text
+    def wrap_str_format(self, value: object) -> None:
+        """Refuse `str.format`, which the sandbox would call by itself."""
+        if super().wrap_str_format(value) is not None:
+            raise TemplateTooCostly("it formats text by 'format'; put texts together by '~'")
 
 
 def _shown(value: object) -> object:
