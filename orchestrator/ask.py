@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -111,6 +111,7 @@ class GenerateAsk(msgspec.Struct, frozen=True):
         offsets: Whether to observe where in the text each token begins.
     """
 
+    kind: ClassVar[str] = "generate"
     model: str
     messages: Messages
     sampling: Sampling
@@ -154,6 +155,7 @@ class ScoreAsk(msgspec.Struct, frozen=True):
         end_of_turn: Whether the token that ends the model's turn is scored too, as the last one.
     """
 
+    kind: ClassVar[str] = "score"
     model: str
     messages: Messages
     token_ids: tuple[int, ...]
@@ -193,6 +195,7 @@ class ChooseAsk(msgspec.Struct, frozen=True):
         prefix: What the assistant has already written (a chain of thought up to its verdict slot).
     """
 
+    kind: ClassVar[str] = "choose"
     model: str
     messages: Messages
     labels: tuple[Label, ...]
@@ -209,6 +212,7 @@ class ChooseAsk(msgspec.Struct, frozen=True):
 class SimilarityAsk(msgspec.Struct, frozen=True):
     """Compare every ordered pair of texts by their token embeddings."""
 
+    kind: ClassVar[str] = "similarity"
     model: str
     texts: tuple[str, ...]
 
@@ -228,6 +232,7 @@ class RewardAsk(msgspec.Struct, frozen=True):
         messages: The conversation; the server renders it by its chat template.
     """
 
+    kind: ClassVar[str] = "reward"
     model: str
     messages: Messages
 
@@ -272,7 +277,6 @@ class Request(msgspec.Struct, eq=False):
 
     Attributes:
         key: Content address of the ask.
-        kind: "generate", "score", "choose", "similarity" or "reward".
         ask: What is asked; `ask.model` is a name in the recipe.
         seed: Sent to servers that honour seeds; 0 where nothing is drawn.
         position: Of the first unit that asked.
@@ -285,7 +289,6 @@ class Request(msgspec.Struct, eq=False):
     """
 
     key: bytes
-    kind: str
     ask: AnyAsk
     seed: int
     position: int

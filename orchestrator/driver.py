@@ -17,11 +17,8 @@ from orchestrator.ask import (
     AnyAsk,
     Ask,
     AskFailed,
-    ChooseAsk,
     GenerateAsk,
     Request,
-    RewardAsk,
-    ScoreAsk,
     Several,
     SimilarityAsk,
     fault_of,
@@ -43,13 +40,6 @@ from orchestrator.records import (
 )
 from orchestrator.units import Plan, Work
 
-_KINDS: dict[type, str] = {
-    GenerateAsk: "generate",
-    ScoreAsk: "score",
-    ChooseAsk: "choose",
-    SimilarityAsk: "similarity",
-    RewardAsk: "reward",
-}
 _PENDING: Any = object()
 _CLOSES = 5
 
@@ -82,15 +72,12 @@ class _Running(msgspec.Struct, eq=False):
     server_epoch: int = 0
 
 
-class _Keyed(msgspec.Struct, frozen=True):
-    ask: AnyAsk
-    kind: str
-    key: bytes
-
+_Keyed = tuple[bytes, AnyAsk]
+"""A request with its key; b"" where the answer is given."""
 
 Lookup = Callable[[bytes], Outcome | Failure | None]
 Reuse = Callable[[bytes, str, str], Outcome | None]
-Trace = Callable[[AnyAsk, int, Outcome | Failure], None]
+Trace = Callable[[bytes, AnyAsk, int, Outcome | Failure], None]
 
 
 class Driver:
@@ -102,9 +89,8 @@ class Driver:
         systems: System prompts by model; they become part of what is asked.
         reuse: What other runs hold, by key, kind and model; asked where the store has nothing.
         epoch_of: The epoch of the server that gave the outcome of a key.
-        watch: Called with key, kind and model of each ask that the store answers.
-        trace: Called with each ask that is answered at once, the position of its unit, and the
-            answer.
+        trace: Called with each ask that is answered at once, after its key and before the position
+            of its unit and the answer; the key is b"" where the answer is given.
         is_interruptible: True where Ctrl-C may raise KeyboardInterrupt in a method's code; else
             it is the method's own.
 
@@ -129,12 +115,10 @@ class Driver:
         *,
         reuse: Reuse | None = None,
         epoch_of: Callable[[bytes], int] = lambda key: 0,  # noqa: ARG005
-        watch: Callable[[bytes, str, str], None] | None = None,
         trace: Trace | None = None,
         is_interruptible: bool = True,
     ) -> None:
         self._plan = plan
-        self._watch = watch
         self._is_interruptible = is_interruptible
         self._trace = trace
         self._lookup = lookup
@@ -222,18 +206,17 @@ class Driver:
         asks = asked.asks if isinstance(asked, Several) else (asked,)
         found = []
         for ask in asks:
-            kind = _KINDS.get(type(ask))
-            if kind is None:
+            if not isinstance(ask, AnyAsk):
                 raise MethodError(
                     f"awaited {type(ask).__name__}; a method may await only requests of "
                     "`orchestrator.ask`"
                 )
-            if fault := fault_of(ask):  # type: ignore[arg-type]
+            if fault := fault_of(ask):
                 raise MethodError(f"awaited a {type(ask).__name__} with wrong values: {fault}")
-            found.append(self._key(ask, kind))  # type: ignore[arg-type]
+            found.append(self._key(ask))
         return found
 
-    def _key(self, ask: AnyAsk, kind: str) -> _Keyed:
+    def _key(self, ask: AnyAsk) -> _Keyed:
         identity = self._plan.identities.get(ask.model)
         if identity is None:
             raise MethodError(f"queried {ask.model!r}, which is not a model of its unit")
@@ -247,18 +230,17 @@ class Driver:
                 ask = msgspec.structs.replace(ask, top_logprobs=wanted)
         # Nothing is looked up or sent where the answer is given, so nobody needs its address.
         is_given = ask.model in self._plan.given
-        return _Keyed(ask, kind, b"" if is_given else ask.key(identity, self._plan.seed))
+        return b"" if is_given else ask.key(identity, self._plan.seed), ask
 
     def _resolve(self, unit: _Running, asked: list[_Keyed]) -> object:
         """Return the results of the requests, or `_PENDING`."""
         lacking = self._lacking(asked) if self.absent else None
         if lacking is not None:
-            for keyed in asked:
-                name = keyed.ask.model
-                if name in self.absent or name in self._plan.given:
+            for key, ask in asked:
+                if ask.model in self.absent or ask.model in self._plan.given:
                     continue
-                if keyed.key not in self._in_flight and self._known(keyed) is None:
-                    self._send(unit.position, keyed, [], begun=False)
+                if key not in self._in_flight and self._known(key, ask) is None:
+                    self._send(unit.position, key, ask, [], begun=False)
             _close(unit)
             self.n_open -= 1
             self.n_bytes -= unit.n_bytes
@@ -266,15 +248,15 @@ class Driver:
             return _PENDING
         unit.answers = [None] * len(asked)
         waits_for = []
-        for slot, keyed in enumerate(asked):
-            answer = self._answer(unit, slot, keyed)
+        for slot, (key, ask) in enumerate(asked):
+            answer = self._answer(unit, slot, key, ask)
             if answer is None:
-                waits_for.append(keyed.ask.model)
+                waits_for.append(ask.model)
                 continue
             unit.answers[slot] = answer
             self._hold(unit, bytes_of(answer))
             if self._trace is not None:
-                self._trace(keyed.ask, unit.position, answer)
+                self._trace(key, ask, unit.position, answer)
         unit.waits_for = waits_for
         unit.n_missing = len(waits_for)
         if not waits_for:
@@ -283,52 +265,50 @@ class Driver:
             self.waiting[model] += 1
         return _PENDING
 
-    def _answer(self, unit: _Running, slot: int, keyed: _Keyed) -> Outcome | Failure | None:
+    def _answer(
+        self, unit: _Running, slot: int, key: bytes, ask: AnyAsk
+    ) -> Outcome | Failure | None:
         """The outcome of one ask where it is known; else the unit waits for it."""
-        given = self._plan.given.get(keyed.ask.model)
+        given = self._plan.given.get(ask.model)
         if given is not None:
-            return given(unit.work.unit.item, keyed.ask)
-        key = keyed.key
+            return given(unit.work.unit.item, ask)
         flying = self._in_flight.get(key)
         if flying is not None:
             self.n_joined += 1
             flying.waiters.append((unit, slot))
             return None
-        known = self._known(keyed)
+        known = self._known(key, ask)
         if known is not None:
             self.n_found += 1
             unit.server_epoch = max(unit.server_epoch, self._epoch_of(key))
-            if self._watch is not None:
-                self._watch(key, keyed.kind, keyed.ask.model)
             return known
-        self._send(unit.position, keyed, [(unit, slot)], begun=unit.begun)
+        self._send(unit.position, key, ask, [(unit, slot)], begun=unit.begun)
         return None
 
-    def _known(self, keyed: _Keyed) -> Outcome | Failure | None:
+    def _known(self, key: bytes, ask: AnyAsk) -> Outcome | Failure | None:
         """Look up a key in the store, then in other runs."""
-        found = self._lookup(keyed.key)
+        found = self._lookup(key)
         if found is None and self._reuse is not None:
-            return self._reuse(keyed.key, keyed.kind, keyed.ask.model)
+            return self._reuse(key, ask.kind, ask.model)
         return found
 
     def _lacking(self, asked: list[_Keyed]) -> str | None:
         """The first absent model whose answer is not known yet."""
-        for keyed in asked:
-            model = keyed.ask.model
-            is_asked = model in self.absent and model not in self._plan.given
-            if is_asked and keyed.key not in self._in_flight and self._known(keyed) is None:
-                return model
+        for key, ask in asked:
+            is_asked = ask.model in self.absent and ask.model not in self._plan.given
+            if is_asked and key not in self._in_flight and self._known(key, ask) is None:
+                return ask.model
         return None
 
-    def _send(self, position: int, keyed: _Keyed, waiters: list[Any], *, begun: bool) -> None:
-        seed = seed_of(keyed.key, self._plan.seed) if keyed.kind == "generate" else 0
+    def _send(
+        self, position: int, key: bytes, ask: AnyAsk, waiters: list[Any], *, begun: bool
+    ) -> None:
+        seed = seed_of(key, self._plan.seed) if isinstance(ask, GenerateAsk) else 0
         group = position // self._plan.n_per_item
         # Here, because the prompt's address was needed for the key a moment ago and is still known.
-        prompt_hash = messages_digest(getattr(keyed.ask, "messages", ()))
-        request = Request(
-            keyed.key, keyed.kind, keyed.ask, seed, position, 0, waiters, group, begun, prompt_hash
-        )
-        self._in_flight[keyed.key] = request
+        prompt_hash = messages_digest(getattr(ask, "messages", ()))
+        request = Request(key, ask, seed, position, 0, waiters, group, begun, prompt_hash)
+        self._in_flight[key] = request
         self.outbox.append(request)
 
     def _hold(self, unit: _Running, n_bytes: int) -> None:

@@ -256,14 +256,13 @@ class Plan:
 
     def gate(self, position: int) -> str:
         """The model that the unit asks when all it needs has ended."""
-        _, combination = self._combinations[position % len(self._combinations)]
-        return combination.judge or combination.models[-1]
+        return self._combinations[position % len(self._combinations)][1].gate
 
     @cached_property
     def free_gates(self) -> frozenset[str]:
         """The models that units ask which need no other."""
         return frozenset(
-            combination.judge or combination.models[-1]
+            combination.gate
             for part, combination in self._combinations
             if part.method.feeds_others or self._feeders.keys().isdisjoint(combination.models)
         )
@@ -339,10 +338,8 @@ class Plan:
         found: list[tuple[Part, Stage]] = []
         for part in self.parts:
             own = part.stages()
-            marks = [(stage.name, stage.model, stage.draw) for stage in own]
-            new = [stage for stage, mark in zip(own, marks, strict=True) if mark not in seen]
-            found.extend((part, stage) for stage in new)
-            seen.update(marks)
+            found.extend((part, stage) for stage in own if stage.mark not in seen)
+            seen.update(stage.mark for stage in own)
         return found
 
     def item(self, index: int) -> Item:

@@ -76,6 +76,11 @@ class Combination(msgspec.Struct, frozen=True):
     models: tuple[str, ...]
     judge: str = ""
 
+    @property
+    def gate(self) -> str:
+        """The model that is asked last: the judge where there is one."""
+        return self.judge or self.models[-1]
+
 
 class Compared(msgspec.Struct, frozen=True):
     """The column that compares two models on an item, higher for the better one.
@@ -150,6 +155,11 @@ class Stage(msgspec.Struct, frozen=True):
     top_logprobs: int = 0
     known: bool = True
     examples: tuple[ChooseAsk | GenerateAsk | RewardAsk, ...] = ()
+
+    @property
+    def mark(self) -> tuple[str, str, str]:
+        """Name, model and draw: stages of several methods that are alike in them are one."""
+        return self.name, self.model, self.draw
 
 
 class Method(Plugin[ConfigT], ABC):

@@ -41,7 +41,7 @@ def connect(url: str, folder: Path, batch: Batch | None = QUICK, **fields):
 
 
 async def answer(backend, i: int, ask):
-    request = Request(i.to_bytes(16, "big"), "generate", ask, i, i, 0, [], 0)
+    request = Request(i.to_bytes(16, "big"), ask, i, i, 0, [], 0)
     asked = backend.for_request(request) if isinstance(backend, SharesOut) else backend
     return await (asked.choose(ask) if isinstance(ask, ChooseAsk) else asked.generate(ask, i))
 

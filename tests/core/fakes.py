@@ -120,12 +120,12 @@ def generation(text: str) -> Generation:
 
 def answer(request: Request) -> Outcome:
     """A deterministic outcome of any request."""
-    if request.kind == "generate":
+    if request.ask.kind == "generate":
         return generation(f"{request.ask.model} says {request.key.hex()[:6]}")
-    if request.kind == "choose":
+    if request.ask.kind == "choose":
         n = len(request.ask.labels)  # type: ignore[union-attr]
         return Choice((-1.0,) * n, (-1.0,) * n, "fake")
-    raise AssertionError(request.kind)
+    raise AssertionError(request.ask.kind)
 
 
 def answered(coroutine: Any, respond: Callable[[Any], Any]) -> Any:

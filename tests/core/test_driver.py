@@ -286,7 +286,7 @@ def drawn(top):
 def test_what_a_draw_lacks_is_scored_and_never_drawn_again(method):
     driver = make(method, n_items=1)
     driver.open(0)
-    while (request := driver.outbox.popleft()).kind == "generate":
+    while (request := driver.outbox.popleft()).ask.kind == "generate":
         driver.deliver(request, drawn(top=False))
     assert (request.ask.token_ids, request.ask.top_logprobs) == ((4, 5), 2)
     assert not driver.outbox

@@ -51,7 +51,7 @@ def tokens(ask, ids):
 def answer(request):
     """An answer to any request; texts differ, so that no two prompts are alike."""
     ask = request.ask
-    match request.kind:
+    match request.ask.kind:
         case "generate":
             prompt = "\n".join(message.content for message in ask.messages)
             verdict = judge.verdict(prompt, judge.read(prompt, ask.model, quality=1.0))
@@ -99,8 +99,8 @@ def ran(name, refused=None, n_items=1):
         while driver.outbox:
             request = driver.outbox.popleft()
             if request.key not in known:
-                asked[request.kind, request.ask.model] += 1
-                is_refused = (request.kind, request.ask.model) == refused
+                asked[request.ask.kind, request.ask.model] += 1
+                is_refused = (request.ask.kind, request.ask.model) == refused
                 known[request.key] = BAD if is_refused else answer(request)
             driver.deliver(request, known[request.key])
     assert len(driver.finished) == len(plan)

@@ -13,7 +13,7 @@ UNSURE = Failure("unauthorised", "HTTP 403", status=403, scope=UNCLEAR)
 
 def request(model="m", position=0):
     ask = GenerateAsk(model, (Message("user", str(position)),), SAMPLING)
-    return Request(f"{model}{position}".encode(), "generate", ask, 0, position)
+    return Request(f"{model}{position}".encode(), ask, 0, position)
 
 
 def core(**limits):

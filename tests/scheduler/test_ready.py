@@ -11,7 +11,7 @@ from tests.core.fakes import SAMPLING
 
 def request(position, *, group=0, begun=False):
     ask = GenerateAsk("m", (Message("user", str(position)),), SAMPLING)
-    return Request(b"", "generate", ask, 0, position, group=group, begun=begun)
+    return Request(b"", ask, 0, position, group=group, begun=begun)
 
 
 def filled(*requests, now=0.0):

@@ -72,7 +72,7 @@ def test_each_request_is_sent_again_when_it_is_due(loop, wait_s, monkeypatch):
         def start():
             for which in range(N):
                 ask = GenerateAsk("m", (Message("user", "x"),), Sampling())
-                scheduler.submit(Request(str(which).encode(), "generate", ask, which, which))
+                scheduler.submit(Request(str(which).encode(), ask, which, which))
 
         await asyncio.wait_for(scheduler.run(start), 60)
 

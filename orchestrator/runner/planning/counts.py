@@ -30,7 +30,6 @@ from orchestrator.runner.planning.tally import (
     count,
     drawn,
     drawn_units,
-    mark_of,
 )
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.store import RunDirectory, Store
@@ -218,16 +217,15 @@ def _stages(plan: Plan, tally: Tally) -> list[StageCount]:
     unneeded: Counter[Mark] = Counter()
     for which, n_items in tally.skipped.items():
         part, combination = plan.combinations[which]
-        asked = combination.judge or combination.models[-1]
         for stage in part.stages(combination.models):
-            if stage.model == asked:
+            if stage.model == combination.gate:
                 n_times = tally.skipped_turns[which] if stage.per_turn else n_items
-                unneeded[mark_of(stage)] += stage.per_item * n_times
+                unneeded[stage.mark] += stage.per_item * n_times
     stages = []
     for part, stage in plan.stages():
         if stage.model in plan.given:
             continue  # nobody is asked
-        mark = mark_of(stage)
+        mark = stage.mark
         n_times = tally.n_turns if stage.per_turn else tally.n_items
         total = stage.per_item * n_times
         skipped = min(total, unneeded[mark])

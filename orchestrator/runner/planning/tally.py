@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.contracts.method import Stage
+from orchestrator.ask import AnyAsk
 from orchestrator.driver import Driver
 from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.blocks import Blocks
@@ -168,7 +168,7 @@ class _Driving:
         self._plan, self._lookup, self._systems = plan, lookup, systems
         self._blocks = blocks
         self._times = dict.fromkeys(range(plan.n_per_item), 1.0) if units is None else units
-        self._planned = {mark_of(stage): stage for _, stage in plan.stages()}
+        self._planned = {stage.mark: stage for _, stage in plan.stages()}
         self._of_unit: dict[int, list[Mark]] = {}
 
     def of_unit(self, which: int) -> list[Mark]:
@@ -176,10 +176,10 @@ class _Driving:
         found = self._of_unit.get(which)
         if found is None:
             part, combination = self._plan.combinations[which]
-            own = [mark_of(stage) for stage in part.stages(combination.models)]
+            own = [stage.mark for stage in part.stages(combination.models)]
             # A method may name stages of a unit that are none of its own.
             is_planned = all(mark in self._planned for mark in own)
-            found = own if is_planned else [mark_of(stage) for stage in part.stages()]
+            found = own if is_planned else [stage.mark for stage in part.stages()]
             self._of_unit[which] = found
         return found
 
@@ -212,19 +212,19 @@ class _Driving:
         held: dict[Mark, float] = {}
         missing: dict[tuple[str, str], float] = {}
         beyond: dict[tuple[str, str], float] = {}
-        which = 0
 
-        def watch(key: bytes, kind: str, model: str) -> None:
-            if key not in seen:
+        def trace(key: bytes, ask: AnyAsk, position: int, _: Outcome | Failure) -> None:
+            if key and key not in seen:
                 seen.add(key)
-                mark = self.place(which, kind, model, n_turns, held)
+                which, asked = position - first, (ask.kind, ask.model)
+                mark = self.place(which, *asked, n_turns, held)
                 if mark is not None:
                     held[mark] = held.get(mark, 0) + self._times[which]
-                elif kind != "score":
+                elif ask.kind != "score":
                     # Scores that no stage counts are observations of answers.
-                    beyond[kind, model] = beyond.get((kind, model), 0) + self._times[which]
+                    beyond[asked] = beyond.get(asked, 0) + self._times[which]
 
-        driver = Driver(self._plan, cache(self._lookup), self._systems, watch=watch)
+        driver = Driver(self._plan, cache(self._lookup), self._systems, trace=trace)
         blocks = self._blocks
         needed = None if blocks is None else blocks.needed(blocks.layout.block_of(index))
         for which in self._times:
@@ -244,14 +244,9 @@ class _Driving:
             tally.open_turns[mark] += n_turns
             tally.held_open[mark] += round(held.get(mark, 0))
         for request in driver.outbox:
-            asked = request.kind, request.ask.model
+            asked = request.ask.kind, request.ask.model
             of_unit = min(unit.position - first for unit, _ in request.waiters)
             missing[asked] = missing.get(asked, 0) + self._times[of_unit]
         tally.missing.update({asked: round(n) for asked, n in missing.items()})
         tally.beyond.update({asked: round(n) for asked, n in beyond.items()})
         driver.close()
-
-
-def mark_of(stage: Stage) -> Mark:
-    """Return the properties in which equal stages of several methods agree."""
-    return stage.name, stage.model, stage.draw

@@ -125,7 +125,7 @@ class Replay:
                 self._plan,
                 store.get,
                 self._systems,
-                trace=lambda ask, at, outcome: found[at].append((ask, outcome)),
+                trace=lambda _, ask, at, outcome: found[at].append((ask, outcome)),
             )
             for position in found:
                 driver.open(position)

@@ -163,64 +163,6 @@ _OWN_ROUTES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class Kinds:
-    """Finds the kinds of servers, and remembers them for a run.
-
-    Where not `enabled`, nothing is asked, and every server is taken for a plain one.
-    """
-
-    def __init__(self, store: Store, copies: Copies | None, *, enabled: bool) -> None:
-        self._store = store
-        self._copies = copies
-        self._enabled = enabled
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._found: dict[str, str] = {}
-
-    async def kind(self, spec: ModelSpec, label: str, endpoint: Endpoint) -> str | Failure:
-        """Kind of the back-end for a model; a failure where its server does not answer.
-
-        `label` is what the store remembers its server by.
-        """
-        if not (spec.finds_backend and self._enabled):
-            return spec.backend
-        async with self._locks.setdefault(spec.name, asyncio.Lock()):
-            found = self._found.get(spec.name) or self._before(label) or await _asked(endpoint)
-            if not isinstance(found, Failure) and spec.name not in self._found:
-                self._found[spec.name] = found
-                _log.info(
-                    "%s: %s, using `backend: %s`",
-                    spec.name,
-                    endpoint.base_url,
-                    found,
-                    extra={"model": spec.name, "note": True},
-                )
-            return found
-
-    def gives_up(self, spec: ModelSpec, kind: str, failure: Failure) -> bool:
-        """True where a server lacks what its kind needs, and is taken for a plain one from now on.
-
-        As a vLLM of an older version. Nothing of that is done where the recipe names the kind.
-        `failure` came of asking its server for its version.
-        """
-        is_found = spec.finds_backend and self._enabled and kind != PLAIN
-        if not is_found or failure.cause != "unsupported":
-            return False
-        _log.warning(
-            "%s: %s; using it as a plain OpenAI endpoint", spec.name, failure.message,
-            extra={"model": spec.name},
-        )  # fmt: skip
-        self._found[spec.name] = PLAIN
-        return True
-
-    def _before(self, label: str) -> str:
-        """The kind by which this run, or one that it copies from, was answered; empty for none."""
-        earlier = self._store.server_of_model(label)
-        if earlier is not None:
-            return earlier.provenance.backend
-        servers = self._copies.servers(label) if self._copies is not None else iter(())
-        return next((one.provenance.backend for _, one in servers), "")
-
-
 async def _asked(endpoint: Endpoint) -> str | Failure:
     """The kind that a server shows itself to be."""
     async with Http(endpoint) as http, asyncio.TaskGroup() as group:
@@ -256,10 +198,10 @@ def is_reached(spec: ModelSpec) -> bool:
 
 
 class Held:
-    """Knows which servers answered.
+    """Knows which servers answered, and finds of which kinds they are.
 
     A server is held to what answered for the same identity, unless `accept_change`; so are those of
-    `copies`.
+    `copies`. Where not `asks`, no server is asked for its kind, and each is taken for a plain one.
 
     Attributes:
         server_ids: Number in the store of the server that a model is connected to.
@@ -271,17 +213,63 @@ class Held:
         identities: Mapping[str, bytes],
         copies: Copies | None,
         *,
-        accept_change: bool,
+        accept_change: bool = False,
+        asks: bool,
     ) -> None:
         self._store = store
         self._identities = dict(identities)
         self._copies = copies
         self._accept_change = accept_change
+        self._asks = asks
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._found: dict[str, str] = {}
         self.server_ids: dict[str, int] = {}
 
     def label(self, spec: ModelSpec) -> str:
         """Return what the store remembers the servers of a model by."""
         return server_label(spec.name, self._identities[spec.name])
+
+    async def kind(self, spec: ModelSpec, endpoint: Endpoint) -> str | Failure:
+        """Kind of the back-end for a model; a failure where its server does not answer."""
+        if not (spec.finds_backend and self._asks):
+            return spec.backend
+        async with self._locks.setdefault(spec.name, asyncio.Lock()):
+            found = self._found.get(spec.name) or self._before(spec) or await _asked(endpoint)
+            if not isinstance(found, Failure) and spec.name not in self._found:
+                self._found[spec.name] = found
+                _log.info(
+                    "%s: %s, using `backend: %s`",
+                    spec.name,
+                    endpoint.base_url,
+                    found,
+                    extra={"model": spec.name, "note": True},
+                )
+            return found
+
+    def gives_up(self, spec: ModelSpec, kind: str, failure: Failure) -> bool:
+        """True where a server lacks what its kind needs, and is taken for a plain one from now on.
+
+        As a vLLM of an older version. Nothing of that is done where the recipe names the kind.
+        `failure` came of asking its server for its version.
+        """
+        is_found = spec.finds_backend and self._asks and kind != PLAIN
+        if not is_found or failure.cause != "unsupported":
+            return False
+        _log.warning(
+            "%s: %s; using it as a plain OpenAI endpoint", spec.name, failure.message,
+            extra={"model": spec.name},
+        )  # fmt: skip
+        self._found[spec.name] = PLAIN
+        return True
+
+    def _before(self, spec: ModelSpec) -> str:
+        """The kind by which this run, or one that it copies from, was answered; empty for none."""
+        label = self.label(spec)
+        earlier = self._store.server_of_model(label)
+        if earlier is not None:
+            return earlier.provenance.backend
+        servers = self._copies.servers(label) if self._copies is not None else iter(())
+        return next((one.provenance.backend for _, one in servers), "")
 
     def check(self, spec: ModelSpec, provenance: Provenance) -> str:
         """Hold a server to what answered before; return its label.

@@ -23,7 +23,6 @@ from orchestrator.runner.planning.reuse import Copies
 from orchestrator.runner.servers.connections import (
     Doubts,
     Held,
-    Kinds,
     create_backend,
     endpoint_of,
     is_reached,
@@ -97,7 +96,6 @@ class Fleet:
         self._probes = probes
         self.copies = copies
         self._asks = probes is not None and probes.enabled
-        self._kinds = Kinds(store, copies, enabled=self._asks)
         # Models whose servers run already: not looked at, not met yet, and found by the first look.
         self._to_look = {spec.name for spec in models if self._asks and is_reached(spec)}
         self._to_meet = set(self._to_look)
@@ -119,7 +117,7 @@ class Fleet:
             if shelf is not None:
                 server.keeping = server.known_by(shelf, identities, 1 + self._number(server))
         self.states: dict[str, str] = dict.fromkeys(self._specs, "idle")
-        self._held = Held(store, identities, copies, accept_change=accept_change)
+        self._held = Held(store, identities, copies, accept_change=accept_change, asks=self._asks)
         self.server_ids: Mapping[str, int] = self._held.server_ids
         self._compared_at: dict[tuple[str, int], float] = {}
         self.compared_every_s = COMPARED_EVERY_S
@@ -222,7 +220,7 @@ class Fleet:
             stack.push_async_callback(backend.close)
             provenance = verified(await answered(backend.provenance()), Provenance)
             if isinstance(provenance, Failure):
-                if not self._kinds.gives_up(spec, kind, provenance):
+                if not self._held.gives_up(spec, kind, provenance):
                     return provenance
                 return await self._one(spec, number)
             label = self._held.check(spec, provenance)
@@ -432,7 +430,7 @@ class Fleet:
             thinking_end=spec.thinking_end,
         )
         if spec.finds_backend:
-            found = await self._kinds.kind(spec, self._held.label(spec), endpoint)
+            found = await self._held.kind(spec, endpoint)
             if isinstance(found, Failure):
                 return found
             kind = found

@@ -306,8 +306,7 @@ def placed(prepared: Prepared, inventory: Inventory) -> Placed:
     specs = (prepared.models[name] for name in prepared.identities)
     launched = {spec.name: spec for spec in specs if spec.server is not None}
     # Models that only judge wait for answers.
-    gates = {one.judge or one.models[-1] for _, one in plan.combinations}
-    depths = {gate: int(gate not in plan.free_gates) for gate in gates}
+    depths = {one.gate: int(one.gate not in plan.free_gates) for _, one in plan.combinations}
 
     def place_all(groups: Sequence[tuple[str, ...]]) -> Placement:
         demands = []

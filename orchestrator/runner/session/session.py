@@ -282,7 +282,7 @@ class Session(Listener):
         else:
             self._store.put_outcome(
                 request.key,
-                request.kind,
+                request.ask.kind,
                 model,
                 outcome,
                 server=self._fleet.server_ids.get(model, 0),

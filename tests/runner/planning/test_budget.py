@@ -119,7 +119,7 @@ def test_a_later_call_goes_on_with_what_earlier_ones_spent():
 
 
 def request(ask, key=b"k"):
-    return Request(key, "generate", ask, 0, 0)
+    return Request(key, ask, 0, 0)
 
 
 def generate(model="dear", max_tokens=100):

@@ -71,10 +71,10 @@ def replied(request: Request, rate_failed: float, n_texts: int) -> Outcome | Fai
     number = int.from_bytes(digest("reply", request.key)[:4], "little")
     if number % 1000 < 1000 * rate_failed:
         return Failure("refused", "no", permanent=True)
-    if request.kind == "generate":
+    if request.ask.kind == "generate":
         ids = np.array([1], np.int32)
         return Generation(f"text {number % n_texts}", "stop", token_ids=ids)
-    if request.kind == "score":
+    if request.ask.kind == "score":
         return Scored(np.array([1], np.int32), np.array([-1.0], np.float32), 3, "separate", "fake")
     return answer(request)
 
@@ -108,7 +108,7 @@ def left(plan, held=None) -> Counter[tuple[str, str]]:
 
 
 def by_kind(requests) -> Counter[tuple[str, str]]:
-    return Counter((request.kind, request.ask.model) for request in requests)
+    return Counter((request.ask.kind, request.ask.model) for request in requests)
 
 
 @settings(max_examples=60, deadline=None)
@@ -158,7 +158,7 @@ def test_what_the_store_holds_counts_for_its_own_row(kept):
     held = {
         one.key: sent.outcomes[one.key]
         for one in sent.requests
-        if plan.part(one.position).name in {"answers", kept} and one.kind == "generate"
+        if plan.part(one.position).name in {"answers", kept} and one.ask.kind == "generate"
     }
     counted = count_plan(plan, held.get, {}, {}).stages
     found = {

@@ -148,9 +148,7 @@ async def run(servers, log, n, **limits):
         for which in range(n):
             item, group = f"i{which // 4}", which // 4
             ask = GenerateAsk("m", (Message("user", str(which)),), Sampling(), item_key=item)
-            scheduler.submit(
-                Request(str(which).encode(), "generate", ask, which, which, group=group)
-            )
+            scheduler.submit(Request(str(which).encode(), ask, which, which, group=group))
 
     async with hosts:
         await scheduler.run(start)

@@ -18,7 +18,7 @@ ASK = GenerateAsk("m", (Message("user", "x"),), Sampling())
 
 
 def of_group(group):
-    return Request(b"", "generate", ASK, 0, group, group=group)
+    return Request(b"", ASK, 0, group, group=group)
 
 
 def of(both, group):

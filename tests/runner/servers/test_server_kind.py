@@ -10,7 +10,7 @@ from orchestrator.interface import api
 from orchestrator.recipe.load import load
 from orchestrator.records import Failure
 from orchestrator.runner.models.identity import identity_key, model_identity, server_label
-from orchestrator.runner.servers.connections import Kinds
+from orchestrator.runner.servers.connections import Held
 from orchestrator.store import Store
 from tests.e2e.runs import MODELS, write_recipe
 from tests.inside import fake_server, run
@@ -30,9 +30,8 @@ def recipe(tmp_path, url, *, backend=None, **changes):
 
 
 def found(spec, url, store, *, enabled=True):
-    kinds = Kinds(store, None, enabled=enabled)
-    label = server_label(spec.name, identity_key(model_identity(spec)))
-    return asyncio.run(kinds.kind(spec, label, Endpoint(base_url=url, model=spec.model)))
+    held = Held(store, {spec.name: identity_key(model_identity(spec))}, None, asks=enabled)
+    return asyncio.run(held.kind(spec, Endpoint(base_url=url, model=spec.model)))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
