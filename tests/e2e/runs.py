@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from orchestrator.ask import ChooseAsk, seed_of
+from orchestrator.ask import AnyAsk, ChooseAsk, seed_of
 from orchestrator.driver import Driver
 from orchestrator.recipe.load import load
 from orchestrator.runner.planning.prepare import prepare
@@ -92,16 +92,6 @@ def frames(run_dir: Path) -> dict[str, pl.DataFrame]:
     }
 
 
-class _Recorder(Driver):
-    """Drives units against the store and remembers the request behind each stored key."""
-
-    asked: dict[bytes, Any]
-
-    def _answer(self, unit: Any, slot: int, keyed: Any) -> Any:
-        self.asked[keyed.key] = keyed.ask
-        return super()._answer(unit, slot, keyed)
-
-
 def recorded_requests(recipe: Path, run_dir: Path, *, allow_code: bool = False) -> set[str]:
     """Hashes, as the fake server makes them, of all requests whose outcome is in the store."""
     store_path = run_dir / "store.sqlite"
@@ -110,17 +100,16 @@ def recorded_requests(recipe: Path, run_dir: Path, *, allow_code: bool = False) 
     loaded = load(recipe, allow_code=allow_code)
     plan = prepare(loaded, allow_code=allow_code).plan
     found = set()
+
+    def trace(key: bytes, ask: AnyAsk, *_: object) -> None:
+        # A server that the run launches knows a model by its name in the recipe.
+        name = loaded.models[ask.model].model or ask.model
+        found.add(_hash(name, ask, key, plan.seed))
+
     with Store.open(store_path, read_only=True) as store:
         for position in range(len(plan)):
-            driver = _Recorder(plan, store.get, {})
-            driver.asked = {}
+            driver = Driver(plan, store.get, {}, trace=trace)
             driver.open(position)
-            unsent = {request.key for request in driver.outbox}
-            for key, ask in driver.asked.items():
-                if key not in unsent:
-                    # A server that the run launches knows a model by its name in the recipe.
-                    name = loaded.models[ask.model].model or ask.model
-                    found.add(_hash(name, ask, key, plan.seed))
             driver.close()
     return found
 
