@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 
@@ -35,6 +35,8 @@ from orchestrator.records import (
     Scored,
     unknown_features,
 )
+
+T = TypeVar("T")
 
 KEY_BYTES = 16
 _encode = msgspec.msgpack.Encoder().encode
@@ -94,6 +96,13 @@ class AskFailed(OrchestratorError):  # noqa: N818 (named as the architecture nam
         super().__init__(f"{failure.cause}: {failure.message}")
 
 
+class _Awaited(msgspec.Struct, Generic[T], frozen=True):
+    """A description; what it is answered comes back from `await`."""
+
+    def __await__(self) -> Generator[Self, T, T]:
+        return (yield self)
+
+
 class GenerateAsk(msgspec.Struct, frozen=True):
     """Draw a text.
 
@@ -142,7 +151,7 @@ class GenerateAsk(msgspec.Struct, frozen=True):
         return made if lacking is None else observed(made, (yield lacking))
 
 
-class ScoreAsk(msgspec.Struct, frozen=True):
+class ScoreAsk(_Awaited[Scored], frozen=True):
     """Teacher-force given token ids after a chat prompt.
 
     Attributes:
@@ -174,9 +183,6 @@ class ScoreAsk(msgspec.Struct, frozen=True):
             seen = (self.top_logprobs, self.features, self.end_of_turn)
         return digest("score", *what, *seen)
 
-    def __await__(self) -> Generator[ScoreAsk, Scored, Scored]:
-        return (yield self)
-
 
 def observed(made: Generation, scored: Scored) -> Generation:
     """A draw with the log-probabilities that were read off its tokens afterwards."""
@@ -185,7 +191,7 @@ def observed(made: Generation, scored: Scored) -> Generation:
     )
 
 
-class ChooseAsk(msgspec.Struct, frozen=True):
+class ChooseAsk(_Awaited[Choice], frozen=True):
     """Read the probability of each label as the continuation of a chat prompt.
 
     Attributes:
@@ -205,11 +211,8 @@ class ChooseAsk(msgspec.Struct, frozen=True):
         """Content address; the seed plays no part."""
         return digest("choose", identity, messages_digest(self.messages), self.labels, self.prefix)
 
-    def __await__(self) -> Generator[ChooseAsk, Choice, Choice]:
-        return (yield self)
 
-
-class SimilarityAsk(msgspec.Struct, frozen=True):
+class SimilarityAsk(_Awaited[PairScores], frozen=True):
     """Compare every ordered pair of texts by their token embeddings."""
 
     kind: ClassVar[str] = "similarity"
@@ -220,11 +223,8 @@ class SimilarityAsk(msgspec.Struct, frozen=True):
         """Content address; the seed plays no part."""
         return digest("similarity", identity, self.texts)
 
-    def __await__(self) -> Generator[SimilarityAsk, PairScores, PairScores]:
-        return (yield self)
 
-
-class RewardAsk(msgspec.Struct, frozen=True):
+class RewardAsk(_Awaited[Rewards], frozen=True):
     """Rate a conversation whose last turn is the assistant's, by a reward model.
 
     Attributes:
@@ -239,9 +239,6 @@ class RewardAsk(msgspec.Struct, frozen=True):
     def key(self, identity: bytes, seed: int) -> bytes:  # noqa: ARG002 (one protocol for all asks)
         """Return the content address, which does not depend on the seed."""
         return digest("reward", identity, messages_digest(self.messages))
-
-    def __await__(self) -> Generator[RewardAsk, Rewards, Rewards]:
-        return (yield self)
 
 
 AnyAsk = GenerateAsk | ScoreAsk | ChooseAsk | SimilarityAsk | RewardAsk
@@ -267,9 +264,6 @@ def fault_of(ask: AnyAsk) -> str:
     if isinstance(ask, GenerateAsk) and not isfinite(ask.sampling.temperature + ask.sampling.top_p):
         return "temperature or top_p is not a finite number"
     return ""
-
-
-T = TypeVar("T")
 
 
 class Request(msgspec.Struct, eq=False):
@@ -300,13 +294,10 @@ class Request(msgspec.Struct, eq=False):
     tried: dict[int, Failure] = {}
 
 
-class Several(msgspec.Struct, frozen=True):
+class Several(_Awaited[list[Any]], frozen=True):
     """Several asks that may be answered at the same time; all are waited for."""
 
     asks: tuple[AnyAsk, ...]
-
-    def __await__(self) -> Generator[Several, list[Any], list[Any]]:
-        return (yield self)
 
 
 class Ask:

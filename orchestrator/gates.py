@@ -13,8 +13,9 @@ signs of comparison. A bare name is the rating of that model.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import ge, gt, le, lt
 from typing import Final, Literal, NoReturn
 
 import msgspec
@@ -37,6 +38,7 @@ _SIGNS: Final[dict[str, Operator]] = {
     "≥": ">=",
     "≤": "<=",
 }
+_COMPARED: Final[dict[str, Callable[[float, float], bool]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 _FLIPPED: Final[dict[str, Operator]] = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 _TOKEN: Final = re.compile(
     r"""(?P<quoted>"[^"]*"|'[^']*')|(?P<open>["'])|(?P<compare>[<>]=?|[≥≤])|(?P<mark>[()=,])"""
@@ -181,13 +183,7 @@ class Requirement:
 
     def is_met_by(self, value: float) -> bool:
         """Return True if a known value of the difference meets it."""
-        met = {
-            ">": value > self.threshold,
-            ">=": value >= self.threshold,
-            "<": value < self.threshold,
-            "<=": value <= self.threshold,
-        }
-        return met[self.operator]
+        return _COMPARED[self.operator](value, self.threshold)
 
 
 def read(text: str) -> Requirement:

@@ -136,7 +136,7 @@ def probability(value: float) -> str:
     """A probability with two decimals; what is not 0 or 1 is never shown as such."""
     if math.isnan(value):
         return UNDEFINED
-    return _guarded(value, 1.0, f"{value:.2f}", ("0.00", "1.00"), ("<0.01", ">0.99"))
+    return _guarded(value, f"{value:.2f}", ("0.00", "1.00"), ("<0.01", ">0.99"))
 
 
 def percent(
@@ -161,7 +161,7 @@ def percent(
     else:
         least, most = ("<0.1 %", ">99.9 %") if decimals else ("<1 %", ">99 %")
         whole = (f"{0:.{decimals}f} %", f"{100:.{decimals}f} %")
-        text = _guarded(share, 1.0, f"{text} %", whole, (least, most))
+        text = _guarded(share, f"{text} %", whole, (least, most))
     return text if math.isnan(low) or math.isnan(high) else f"{text} [{', '.join(ends)}]"
 
 
@@ -170,12 +170,10 @@ def level(share: float) -> str:
     return f"{100 * share:g} %"
 
 
-def _guarded(
-    value: float, whole: float, text: str, ends: tuple[str, str], beyond: tuple[str, str]
-) -> str:
+def _guarded(value: float, text: str, ends: tuple[str, str], beyond: tuple[str, str]) -> str:
     if text == ends[0] and value > _NOTHING:
         return beyond[0]
-    if text == ends[1] and value < whole - _NOTHING:
+    if text == ends[1] and value < 1.0 - _NOTHING:
         return beyond[1]
     return text
 

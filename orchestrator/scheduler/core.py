@@ -430,16 +430,6 @@ class Core:
         """Return how many requests a model's servers may have at a time."""
         return self.models[model].limits.max_in_flight
 
-    def set_limit(self, model: str, n: int) -> int:
-        """Change how many requests a model's servers may have at a time; how many it was before.
-
-        Those in flight beyond it end as ever.
-        """
-        state = self.models[model]
-        before = state.limits.max_in_flight
-        state.limits = msgspec.structs.replace(state.limits, max_in_flight=n)
-        return before
-
     def wake_at(self, model: str) -> float | None:
         """Return the time at which a model becomes due without an event; None for never."""
         state = self.models[model]

@@ -248,8 +248,12 @@ class Scheduler:
         self._guarded(then)
 
     def set_limit(self, model: str, n: int) -> int:
-        """Change how many requests a model may have at a time; how many it was before."""
-        before = self._core.set_limit(model, n)
+        """Change how many requests a model may have at a time; how many it was before.
+
+        Those in flight beyond it end as ever.
+        """
+        before, state = self._core.limit(model), self._core.models[model]
+        state.limits = msgspec.structs.replace(state.limits, max_in_flight=n)
         self._fill(self._links[model])
         return before
 

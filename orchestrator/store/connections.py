@@ -7,9 +7,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -51,20 +52,21 @@ class Tables:
 
     An `exclusive` connection is the only one there can be; others then share it. `check_owned` is
     called before anything is written, and raises `StoreError` to prevent it.
+
+    Attributes:
+        recent: Outcomes that the index does not know yet.
     """
 
-    def __init__(
-        self, path: Path, *, exclusive: bool, recent: Recent, check_owned: Check = lambda: None
-    ) -> None:
+    def __init__(self, path: Path, *, exclusive: bool, check_owned: Check = lambda: None) -> None:
         self._path = path
         self._check_owned = check_owned
-        self._recent = recent
+        self.recent = Recent()
         self._lock = threading.Lock() if exclusive else nullcontext()
         self.is_exclusive = exclusive
         self._connection = schema.connect_writer(path, exclusive=exclusive)
         try:
             self._batches = Batches(self._connection)
-            recent.committed(self._connection.execute("SELECT key, row FROM outcome_key_new"))
+            self.recent.committed(self._connection.execute("SELECT key, row FROM outcome_key_new"))
         except sqlite3.Error as error:
             self._connection.close()
             raise schema.explain(path, error) from error
@@ -89,9 +91,9 @@ class Tables:
         with self.transaction():
             self._batches.write(entries)
         self.last_outcome = self._batches.n_outcomes
-        self._recent.committed(self._batches.rows)
+        self.recent.committed(self._batches.rows)
         self._is_moved = False
-        if len(self._recent.rows) >= _KEYS_TOGETHER:
+        if len(self.recent.rows) >= _KEYS_TOGETHER:
             self.sort_keys()
         self.look_after()
 
@@ -156,7 +158,7 @@ class Tables:
 
     def sort_keys(self) -> None:
         """Sort the newest keys into their index."""
-        if not self._recent.rows:
+        if not self.recent.rows:
             return
         n = self.last_outcome
         turn = n // _KEYS_TOGETHER
@@ -164,7 +166,7 @@ class Tables:
             sort_keys(connection, n, range(self._turn, turn), _KEYS_TOGETHER)
         self._turn = turn
         # The index has them from now on.
-        self._recent.rows = {}
+        self.recent.rows = {}
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -221,8 +223,8 @@ class Tables:
 
 class _Job(msgspec.Struct, eq=False):
     run: Callable[[sqlite3.Connection], object]
+    ended: Future[Any]
     n_bytes: int = 0
-    result: object = None
 
 
 class Writer:
@@ -234,12 +236,9 @@ class Writer:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._queue: deque[Entry] = deque()
-        self._lock = threading.Lock()
-        self._work = threading.Condition(self._lock)
-        self._ended = threading.Condition(self._lock)
-        self._n_submitted = 0
-        self._n_ended = 0
-        self._n_urgent = 0
+        # Jobs in the queue: somebody waits for them.
+        self._n_jobs = 0
+        self._work = threading.Condition()
         self._closing = False
         self._rests = True
         self._error: StoreError | None = None
@@ -255,9 +254,10 @@ class Writer:
         Raises:
             StoreError: If an earlier write failed, or the writer is closed.
         """
-        with self._lock:
+        with self._work:
             self._check_open()
-            self._add(entry)
+            self._queue.append(entry)
+            self.pending_bytes += entry.n_bytes
             if len(self._queue) in {1, COMMIT_RECORDS}:
                 self._work.notify()
 
@@ -267,12 +267,17 @@ class Writer:
         Raises:
             StoreError: If it or an earlier write failed.
         """
-        queued = _Job(job)
-        with self._lock:
+        ended: Future[T] = Future()
+        with self._work:
             self._check_open()
-            self._add(queued)
-            self._wait_for(self._n_submitted)
-        return cast("T", queued.result)
+            self._queue.append(_Job(job, ended))
+            self._n_jobs += 1
+            self._work.notify()
+        try:
+            return ended.result()
+        except CancelledError:
+            self._raise_error()
+            raise
 
     def flush(self) -> None:
         """Wait until everything submitted so far is on the disk.
@@ -280,8 +285,9 @@ class Writer:
         Raises:
             StoreError: If it could not be written.
         """
-        with self._lock:
-            self._wait_for(self._n_submitted)
+        self._raise_error()
+        if self.pending_bytes:
+            self.call(lambda _: None)
 
     def close(self) -> None:
         """Write what is queued and end the thread. May be called twice.
@@ -289,24 +295,12 @@ class Writer:
         Raises:
             StoreError: If a write failed and nobody was told yet.
         """
-        with self._lock:
+        with self._work:
             self._closing = True
             self._work.notify()
         self._thread.join()
-        with self._lock:
-            if not self._error_met:
-                self._raise_error()
-
-    def _add(self, entry: Entry) -> None:
-        self._queue.append(entry)
-        self._n_submitted += 1
-        self.pending_bytes += entry.n_bytes
-
-    def _wait_for(self, n: int) -> None:
-        self._n_urgent = max(self._n_urgent, n)
-        self._work.notify()
-        self._ended.wait_for(lambda: self._n_ended >= n or self._error is not None)
-        self._raise_error()
+        if not self._error_met:
+            self._raise_error()
 
     def _check_open(self) -> None:
         self._raise_error()
@@ -325,34 +319,36 @@ class Writer:
                 if not batch:
                     self._tables.rest()
                 elif isinstance(batch[0], _Job):
-                    batch[0].result = self._tables.run(batch[0].run)
+                    batch[0].ended.set_result(self._tables.run(batch[0].run))
                 else:
                     self._tables.write(batch)
             # The thread's boundary: whatever ends it must reach the callers.
             except Exception as error:  # noqa: BLE001
-                self._end(batch, self._tables.explain(error))
+                with self._work:
+                    self._error = self._tables.explain(error)
+                    for entry in (*batch, *self._queue):
+                        if isinstance(entry, _Job):
+                            entry.ended.cancel()
                 return
-            self._end(batch, None)
+            with self._work:
+                self.pending_bytes -= sum(entry.n_bytes for entry in batch)
 
     def _next(self) -> list[Entry] | None:
         """Return the entries to commit together; none when it is time to rest, None at the end."""
-        with self._lock:
+        with self._work:
             patience = None if self._rests else CHECKPOINT_S
             if not self._work.wait_for(lambda: self._closing or bool(self._queue), patience):
                 self._rests = True
                 return []
             self._rests = False
             self._work.wait_for(
-                lambda: (
-                    self._closing
-                    or self._n_urgent > self._n_ended
-                    or len(self._queue) >= COMMIT_RECORDS
-                ),
+                lambda: self._closing or self._n_jobs or len(self._queue) >= COMMIT_RECORDS,
                 COMMIT_S,
             )
             if not self._queue:
                 return None
             if isinstance(self._queue[0], _Job):
+                self._n_jobs -= 1
                 return [self._queue.popleft()]
             batch: list[Entry] = []
             while self._queue and len(batch) < _MAX_BATCH:
@@ -360,14 +356,6 @@ class Writer:
                     break
                 batch.append(self._queue.popleft())
             return batch
-
-    def _end(self, batch: list[Entry], error: StoreError | None) -> None:
-        with self._lock:
-            self._error = error
-            if error is None:
-                self._n_ended += len(batch)
-                self.pending_bytes -= sum(entry.n_bytes for entry in batch)
-            self._ended.notify_all()
 
 
 class Reader:

@@ -5,30 +5,33 @@ Names and servers get common numbers; outcomes and units keep theirs, raised by 
 
 import contextlib
 import sqlite3
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from orchestrator.ask import KEY_BYTES
-from orchestrator.backend import Provenance
 from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import blobs, codec, reading
-from orchestrator.store.interning import NUMBERED, Vocabulary, is_numbered, unpacked, with_names
+from orchestrator.store.entries import RowEntry
+from orchestrator.store.interning import (
+    NUMBERED,
+    Names,
+    Servers,
+    Vocabulary,
+    is_numbered,
+    unpacked,
+    with_names,
+)
 from orchestrator.store.lending import explained
-from orchestrator.store.reading import StoredServer
 
 _IS_THERE: Final = "SELECT 1 FROM source.sqlite_master WHERE name='token'"
 _TEXTS: Final = "SELECT server, texts FROM source.token ORDER BY id"
-_DRAWN: Final = """SELECT id, key, head, arrays FROM main.outcome
-    WHERE id>? AND id<=? AND kind=? ORDER BY id LIMIT 1000"""
-
-
-AT_ONCE: Final = 20_000
-"""Rows that one statement copies."""
+_DRAWN: Final = """SELECT id, key, head, arrays FROM main.outcome WHERE id>? AND id<=?
+    AND kind=(SELECT id FROM main.name WHERE text='generate') ORDER BY id LIMIT 1000"""
 
 # Counts of what was used differ between servers and times; no number rests on them.
 _USED: Final = ("n_prompt_tokens", "n_cached_tokens", "n_requests")
@@ -47,48 +50,36 @@ _OUTCOMES: Final = """INSERT INTO main.outcome
     LEFT JOIN work.server_of s ON s.old=o.server LEFT JOIN work.name_of c ON c.old=o.cause
     WHERE o.id BETWEEN :first AND :last ORDER BY o.id"""
 
-UNITS: Final = """INSERT INTO main.unit
-    SELECT u.id+:offset, u.hash, u.status, f.new, c.new, whole_rows(u.rows) FROM source.unit u
-    LEFT JOIN work.name_of f ON f.old=u.frame LEFT JOIN work.name_of c ON c.old=u.cause
-    WHERE u.id BETWEEN :first AND :last"""
-"""Copies units; a condition and their order may follow."""
-
 
 class Copying:
     """A connection to the store that is made, and the numbers of names and servers in it.
 
+    `work` is the address of a file for what is known meanwhile.
+
     Attributes:
-        names: Numbers of names.
-        servers: Numbers of servers, in the order they were met.
+        servers: Servers of the new store.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, work: str) -> None:
         self._connection = connection
-        self._execute = connection.execute
+        self._execute = execute = connection.execute
         self._fault: BaseException | None = None
-        self._vocabulary = Vocabulary(
-            lambda *asked: self._execute(*asked).fetchall(),
-            lambda entry: self._execute(entry.sql, entry.values),
-        )
-        self._turn = 0
-        self.names: dict[str, int] = {}
-        self.servers: dict[StoredServer, int] = {}
-
-    def begin(self, work: str) -> None:
-        """Attach a file for what is known meanwhile; an empty store, or one that is continued."""
-        self._execute("ATTACH ? AS work", (work,))
-        make = partial(self._connection.create_function, deterministic=True)
+        execute("ATTACH ? AS work", (work,))
+        make = partial(connection.create_function, deterministic=True)
         make("whole_outcome", 3, partial(self._whole, _check_outcome))
         make("whole_rows", 1, partial(self._whole, blobs.check))
         for statement in _NUMBERS:
-            self._execute(statement)
+            execute(statement)
 
-        def query(sql: str, values: Iterable[object]) -> list[tuple[object, ...]]:
-            return self._execute(sql, tuple(values)).fetchall()
+        def query(sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+            return execute(sql, values).fetchall()
 
-        self.names = reading.names(query)
-        self.servers = {server: number for number, server in reading.servers(query).items()}
-        self._turn = reading.last_turn(query)
+        def submit(entry: RowEntry) -> None:
+            execute(entry.sql, entry.values)
+
+        self._names = Names(query, submit)
+        self.servers = Servers(query, submit)
+        self._vocabulary = Vocabulary(query, submit)
 
     @contextlib.contextmanager
     def attached(self, path: Path, uri: str) -> Iterator[None]:
@@ -112,30 +103,21 @@ class Copying:
                 with contextlib.suppress(sqlite3.Error):
                     self._execute("DETACH source")
 
-    def number(self) -> dict[int, StoredServer]:
-        """Give names and servers of the source their numbers; return its servers by theirs."""
+    def number(self) -> None:
+        """Give names and servers of the source their numbers."""
         self._execute("DELETE FROM work.name_of")
         self._execute("DELETE FROM work.server_of")
         for old, text in self._execute("SELECT id, text FROM source.name ORDER BY id").fetchall():
-            new = self.names.get(text)
-            if new is None:
-                new = self.names[text] = len(self.names) + 1
-                self._execute("INSERT INTO main.name VALUES (?,?)", (new, text))
-            self._execute("INSERT INTO work.name_of VALUES (?,?)", (old, new))
+            self._execute("INSERT INTO work.name_of VALUES (?,?)", (old, self._names.number(text)))
         self._execute("INSERT INTO work.server_of VALUES (0,0)")
-        turn = self._turn
-        found: dict[int, StoredServer] = {}
+        before = self.servers.last_turn
         for old, model, text, at_ms, last_turn in self._execute(_SERVERS).fetchall():
-            server = found[old] = reading.stored_server(model, text)
-            new = self.servers.get(server)
+            server = reading.stored_server(model, text)
+            new = self.servers.numbers.get(server)
             if new is None:
-                new = self.servers[server] = len(self.servers) + 1
-                turns = turn + last_turn if last_turn else 0
-                self._turn = max(self._turn, turns)
-                row = (new, self.names[model], reading.server_text(server), at_ms, turns)
-                self._execute("INSERT INTO main.server VALUES (?,?,?,?,?)", row)
+                turn = before + last_turn if last_turn else 0
+                new = self.servers.put(server, self._names.number(model), at_ms, turn)
             self._execute("INSERT INTO work.server_of VALUES (?,?)", (old, new))
-        return found
 
     def outcomes(self, offset: int, first: int, last: int) -> int:
         """Copy the outcomes from one number to another; return how many there are."""
@@ -153,7 +135,6 @@ class Copying:
             StoreError: If a record is damaged.
         """
         servers = dict(self._execute("SELECT old, new FROM work.server_of").fetchall())
-        generate = self.names.get("generate")
         texts: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         if self._execute(_IS_THERE).fetchall():
             for server, blob in self._execute(_TEXTS):
@@ -165,13 +146,11 @@ class Copying:
         # In the order in which they were numbered, so that the first store keeps its numbers.
         there = sorted(numbered, reverse=True)
         here = self._vocabulary.numbers_of([numbered[number] for number in there])
-        if generate is not None and there != here:
-            self._renumber(numbered, after, last, generate)
+        if there != here:
+            self._renumber(numbered, after, last)
 
-    def _renumber(
-        self, numbered: Mapping[int, bytes], after: int, last: int, generate: int
-    ) -> None:
-        while rows := self._execute(_DRAWN, (after, last, generate)).fetchall():
+    def _renumber(self, numbered: Mapping[int, bytes], after: int, last: int) -> None:
+        while rows := self._execute(_DRAWN, (after, last)).fetchall():
             changed = []
             for number, key, head, arrays in rows:
                 made = codec.decode(head, arrays, key)
@@ -205,17 +184,6 @@ def _check_outcome(head: bytes, key: bytes, arrays: bytes) -> None:
         blobs.check(head, key + arrays)
     else:
         codec.decode(head, arrays, key)
-
-
-def epochs_of(servers: Iterable[StoredServer]) -> dict[tuple[str, Provenance], int]:
-    """Epoch of each server of each model, as `interning.Servers` counts them."""
-    epochs: dict[tuple[str, Provenance], int] = {}
-    n_of: Counter[str] = Counter()
-    for server in servers:
-        if (server.model, server.provenance) not in epochs:
-            epochs[server.model, server.provenance] = n_of[server.model]
-            n_of[server.model] += 1
-    return epochs
 
 
 def is_same(first: tuple[bytes, bytes], second: tuple[bytes, bytes], key: bytes) -> bool:

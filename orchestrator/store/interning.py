@@ -31,7 +31,8 @@ class Names:
     """Numbers of names; `submit` queues a new one."""
 
     def __init__(self, query: reading.Query, submit: Submit) -> None:
-        self._numbers: dict[str, int] = reading.names(query)
+        found = query("SELECT id, text FROM name", ())
+        self._numbers: dict[str, int] = {text: number for number, text in found}
         self._submit = submit
         self._lock = threading.Lock()
 
@@ -57,17 +58,19 @@ class Servers:
     another run has one epoch.
 
     Attributes:
+        numbers: By server.
         are_several: Whether some model had more than one.
+        last_turn: The highest turn that one has had.
     """
 
     def __init__(self, query: reading.Query, submit: Submit) -> None:
-        self._numbers: dict[StoredServer, int] = {}
+        self.numbers: dict[StoredServer, int] = {}
         self._of_model: dict[str, dict[Provenance, int]] = {}
         self._epochs: dict[int, int] = {}
         self.are_several = False
         for number, server in reading.servers(query).items():
-            self._add(server, number)
-        self._turn = reading.last_turn(query)
+            self._meet(server, number)
+        ((self.last_turn,),) = query("SELECT coalesce(max(last_turn), 0) FROM server", ())
         self._submit = submit
         self._lock = threading.Lock()
 
@@ -77,16 +80,19 @@ class Servers:
         One that answered another run takes no turn: it does not answer now.
         """
         with self._lock:
-            known = self._numbers.get(server)
+            known = self.numbers.get(server)
             if known is not None and server.run:
                 return known
-            number = len(self._numbers) + 1 if known is None else known
-            turn = 0
-            if not server.run:
-                self._turn = turn = self._turn + 1
-            row = (number, model_number, reading.server_text(server), wall_ms(), turn)
-            self._submit(RowEntry(SERVER, row))
-            self._add(server, number)
+            turn = 0 if server.run else self.last_turn + 1
+            return self.put(server, model_number, wall_ms(), turn)
+
+    def put(self, server: StoredServer, model_number: int, at_ms: int, turn: int) -> int:
+        """Write a server's row, with a new number if it has none; return the number."""
+        number = self.numbers.get(server, len(self.numbers) + 1)
+        self.last_turn = max(self.last_turn, turn)
+        row = (number, model_number, reading.server_text(server), at_ms, turn)
+        self._submit(RowEntry(SERVER, row))
+        self._meet(server, number)
         return number
 
     def known(self, model: str) -> list[Provenance]:
@@ -98,8 +104,8 @@ class Servers:
         """The epoch of a server by its number; 0 where there is none."""
         return self._epochs.get(number, 0)
 
-    def _add(self, server: StoredServer, number: int) -> None:
-        self._numbers[server] = number
+    def _meet(self, server: StoredServer, number: int) -> None:
+        self.numbers[server] = number
         epochs = self._of_model.setdefault(server.model, {})
         self._epochs[number] = epochs.setdefault(server.provenance, len(epochs))
         self.are_several |= len(epochs) > 1

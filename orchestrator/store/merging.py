@@ -22,16 +22,19 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from orchestrator.backend import Provenance
 from orchestrator.disk.files import sync_folder
 from orchestrator.disk.paths import STORE_NAME
 from orchestrator.errors import StoreError, on_disk_error
 from orchestrator.records import Failure
 from orchestrator.store import codec, schema
-from orchestrator.store.copying import AT_ONCE, UNITS, Copying, epochs_of, is_same
+from orchestrator.store.copying import Copying, is_same
 from orchestrator.store.entries import ADD_UP, tally_of
 from orchestrator.store.lending import EndedStore, explained
 from orchestrator.store.owner import is_network_fs
 
+# Rows that one statement copies.
+_COPIED_AT_ONCE: Final = 20_000
 _DUPLICATES_AT_ONCE: Final = 1000
 _CACHE_KB: Final = 32 << 10
 # Deleted rows leave room: from this share of the file on, it is written anew without it.
@@ -52,8 +55,8 @@ _KEYS: Final = """INSERT OR IGNORE INTO main.outcome_key (key, row)
     SELECT key, row FROM work.entry ORDER BY key, row"""
 _TWICE: Final = """INSERT INTO work.twice SELECT e.row, e.key FROM work.entry e
     JOIN main.outcome_key k ON k.key=e.key WHERE k.row<>e.row"""
-_OF_KEY: Final = """SELECT id, key, cause, at_ms, latency_s, head, arrays FROM main.outcome
-    WHERE id=?"""
+_OF_KEY: Final = """SELECT n.text<>'', at_ms, latency_s, head, arrays
+    FROM main.outcome o JOIN main.name n ON n.id=o.cause WHERE o.id=?"""
 _TALLY: Final = """SELECT m.new, k.new, c.new, n, n_requests, n_attempts, n_prompt_tokens,
     n_cached_tokens, n_completion_tokens, latency_s FROM source.tally t
     LEFT JOIN work.name_of m ON m.old=t.model LEFT JOIN work.name_of k ON k.old=t.kind
@@ -69,6 +72,10 @@ _FAILURES: Final = """INSERT INTO main.failure
 _PLAN: Final = """INSERT INTO main.plan (hash, n_units, adopted, current, stamp)
     VALUES (?,?,?,0,?) ON CONFLICT(hash) DO UPDATE SET stamp=stamp+excluded.stamp,
     adopted=min(adopted, excluded.adopted)"""
+_UNITS: Final = """INSERT INTO main.unit
+    SELECT u.id+:offset, u.hash, u.status, f.new, c.new, whole_rows(u.rows) FROM source.unit u
+    LEFT JOIN work.name_of f ON f.old=u.frame LEFT JOIN work.name_of c ON c.old=u.cause
+    WHERE u.id BETWEEN :first AND :last ORDER BY u.id"""
 # A unit that is done before one that failed, and that before one to be evaluated again.
 _PLACED: Final = """INSERT INTO work.placed
     SELECT p.new, place.position, u.id, min(u.status, 2) FROM source.place place
@@ -130,7 +137,7 @@ def merge(
     try:
         schema.create(target)
         with contextlib.closing(schema.connect_uri(target.absolute().as_uri())) as opened:
-            found = _Merge(opened, sources, advance).all(work, plan)
+            found = _Merge(opened, sources, work, advance).all(plan)
         with target.open("rb") as file:
             os.fsync(file.fileno())
     except sqlite3.Error as error:
@@ -157,11 +164,15 @@ class _Merge:
     """One merge, over a connection to the new store."""
 
     def __init__(
-        self, connection: sqlite3.Connection, sources: Sequence[EndedStore], advance: Advance
+        self,
+        connection: sqlite3.Connection,
+        sources: Sequence[EndedStore],
+        work: Path,
+        advance: Advance,
     ) -> None:
         self._connection = connection
         self._execute = connection.execute
-        self._copying = Copying(connection)
+        self._copying = Copying(connection, work.absolute().as_uri())
         self._sources = sources
         self._advance = advance
         self._found = [FromRun(source.run) for source in sources]
@@ -171,10 +182,9 @@ class _Merge:
         self._first_outcome = [0, *accumulate(source.last_outcome for source in sources)][:-1]
         self._first_unit = [0, *accumulate(source.last_unit for source in sources)][:-1]
 
-    def all(self, work: Path, plan: bytes | None) -> list[FromRun]:
-        """Copy everything; `work` is a file for what is known meanwhile."""
+    def all(self, plan: bytes | None) -> list[FromRun]:
+        """Copy everything."""
         execute = self._execute
-        self._copying.begin(work.absolute().as_uri())
         for name in ("main", "work"):
             execute(f"PRAGMA {name}.locking_mode=EXCLUSIVE")
             execute(f"PRAGMA {name}.journal_mode=OFF").fetchone()
@@ -206,8 +216,8 @@ class _Merge:
     def _copy_outcomes(self, number: int, source: EndedStore) -> None:
         self._copying.number()
         offset, found = self._first_outcome[number], self._found[number]
-        for first in range(1, source.last_outcome + 1, AT_ONCE):
-            last = first + AT_ONCE - 1
+        for first in range(1, source.last_outcome + 1, _COPIED_AT_ONCE):
+            last = first + _COPIED_AT_ONCE - 1
             n = self._copying.outcomes(offset, first, last)
             self._execute(_ENTRIES, (first + offset, last + offset))
             found.n_outcomes += n
@@ -250,14 +260,13 @@ class _Merge:
         ((kept,),) = self._execute("SELECT row FROM main.outcome_key WHERE key=?", (key,))
         first, second = (self._execute(_OF_KEY, (one,)).fetchone() for one in (kept, row))
         lost = row
-        good = self._copying.names.get("")
-        if first[2] != good and second[2] == good:
+        if first[0] and not second[0]:
             self._execute("UPDATE main.outcome_key SET row=? WHERE key=?", (row, key))
             lost = kept
         of_lost = self._found[_place(self._first_outcome, lost)]
-        if is_same(first[5:], second[5:], key):
+        if is_same(first[3:], second[3:], key):
             of_lost.n_same += 1
-            if first[3:5] == second[3:5]:
+            if first[1:3] == second[1:3]:
                 pair = frozenset(_place(self._first_outcome, one) for one in (kept, row))
                 self._copies[pair] += 1
         else:
@@ -283,14 +292,18 @@ class _Merge:
         ((n_units,),) = self._execute("SELECT count(*) FROM source.unit").fetchall()
         found.n_units = n_units
         # Rows name the epochs of servers, which may be others in the new store.
-        epochs = epochs_of(source.servers.values()).items()
-        if found.n_conflicts or not epochs <= epochs_of(self._copying.servers).items():
+        there: defaultdict[str, dict[Provenance, None]] = defaultdict(dict)
+        for server in source.servers.values():
+            there[server.model][server.provenance] = None
+        known = self._copying.servers.known
+        are_others = any(known(model)[: len(met)] != [*met] for model, met in there.items())
+        if found.n_conflicts or are_others:
             found.n_units_left = n_units
             return
         n = 0
-        for first in range(1, source.last_unit + 1, AT_ONCE):
-            span = {"offset": offset, "first": first, "last": first + AT_ONCE - 1}
-            n += self._execute(f"{UNITS} ORDER BY u.id", span).rowcount
+        for first in range(1, source.last_unit + 1, _COPIED_AT_ONCE):
+            last = first + _COPIED_AT_ONCE - 1
+            n += self._execute(_UNITS, {"offset": offset, "first": first, "last": last}).rowcount
         if n != n_units:
             raise schema.damaged_file(source.path, f"{n:,} of {n_units:,} units can be read")
         self._execute(_PLACED, {"offset": offset})

@@ -118,17 +118,6 @@ def in_slices(values: Iterable[T], size: int) -> Iterator[list[T]]:
         yield found
 
 
-def names(query: Query) -> dict[str, int]:
-    """Numbers of the interned names."""
-    return {text: number for number, text in query("SELECT id, text FROM name", ())}
-
-
-def last_turn(query: Query) -> int:
-    """The highest turn that a server has had."""
-    ((turn,),) = query("SELECT coalesce(max(last_turn), 0) FROM server", ())
-    return int(turn)
-
-
 def servers(query: Query) -> dict[int, StoredServer]:
     """The servers by number, in the order they were met."""
     found = query(

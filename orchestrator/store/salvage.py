@@ -42,7 +42,6 @@ from orchestrator.store.entries import (
     failure_entry,
     tally_of,
 )
-from orchestrator.store.lookup import Recent
 from orchestrator.store.values import decode_rows
 
 _AT_ONCE: Final = 256
@@ -274,8 +273,7 @@ def _copy(
 ) -> tuple[Counter[Group], int]:
     """Outcomes kept by model and kind, and how many can't be read."""
     _remove(target)
-    recent = Recent()
-    tables = Tables(target, exclusive=False, recent=recent)
+    tables = Tables(target, exclusive=False)
     try:
         names: dict[int, str] = dict(source.rows("name", "id, text", (int, str)))
         for number in range(1, max(names, default=0)):

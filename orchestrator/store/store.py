@@ -29,7 +29,7 @@ from orchestrator.store.entries import (
 )
 from orchestrator.store.interning import Names, Servers, Vocabulary, texts_of
 from orchestrator.store.lending import Lent
-from orchestrator.store.lookup import Held, Recent
+from orchestrator.store.lookup import Held
 from orchestrator.store.owner import Check, is_network_fs
 from orchestrator.store.reading import Readings, StoredServer
 from orchestrator.store.values import (
@@ -55,7 +55,7 @@ class Store(Readings):
         vocabulary: Texts of tokens.
     """
 
-    def __init__(self, path: Path, tables: Tables | None, recent: Recent) -> None:
+    def __init__(self, path: Path, tables: Tables | None) -> None:
         self.path = path
         self._tables = tables
         shared = tables if tables is not None and tables.is_exclusive else None
@@ -66,7 +66,7 @@ class Store(Readings):
         self.vocabulary = Vocabulary(self._query, self.submit)
         self._meta = values.read(self._query)
         # Others may write while this one only reads, so nothing is known without asking.
-        self._held = None if tables is None else Held(self._query, recent)
+        self._held = None if tables is None else Held(self._query, tables.recent)
         self._writer = None if tables is None else Writer(tables)
 
     @classmethod
@@ -91,14 +91,13 @@ class Store(Readings):
         Raises:
             RunDirectoryError: If the file is not a store, or of a newer schema.
         """
-        recent = Recent()
         if read_only:
-            return cls(path, None, recent)
+            return cls(path, None)
         if exclusive is None:
             exclusive = is_network_fs(path)
-        tables = Tables(path, exclusive=exclusive, recent=recent, check_owned=check_owned)
+        tables = Tables(path, exclusive=exclusive, check_owned=check_owned)
         try:
-            return cls(path, tables, recent)
+            return cls(path, tables)
         except OrchestratorError:
             tables.close()
             raise

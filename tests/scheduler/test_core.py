@@ -370,7 +370,7 @@ def test_a_lowered_limit_lets_what_is_in_flight_end_first():
     for position in range(5):
         c.submit(request(position=position), 0.0)
     taken = [c.take("m", 0.0) for _ in range(3)]
-    assert c.set_limit("m", 1) == 3
+    c.models["m"].limits = Limits(max_in_flight=1)
     for sent in taken[:2]:
         c.done(sent, generation("x"), 0.0)
         assert c.take("m", 0.0) is None

@@ -22,12 +22,11 @@ WRITER = """
 import sys
 from pathlib import Path
 from orchestrator.store.entries import (MetaEntry)
-from orchestrator.store.lookup import Recent
 from orchestrator.store.schema import snapshot_path
 from orchestrator.store.connections import Tables
 
 path = Path(sys.argv[1])
-tables = Tables(path, exclusive=True, recent=Recent())
+tables = Tables(path, exclusive=True)
 tables.write([MetaEntry("spent", "published")])
 tables.publish(snapshot_path(path))
 tables.write([MetaEntry("spent", "later")])
