@@ -86,28 +86,6 @@ class MlflowTracker(Tracker):
         self._client.set_terminated(self._run, _STATUS[state])
 
 
-class TrackioTracker(Tracker):
-    """A run of trackio. What it prints is kept from stdout, which belongs to the results."""
-
-    def begin(self, log_to: LogTo, name: str, folder: Path, parameters: Parameters) -> None:  # noqa: ARG002 (it has a place of its own)
-        """Open a run and log the parameters."""
-        trackio: Any = importlib.import_module("trackio")
-        with contextlib.redirect_stdout(io.StringIO()):
-            self._run: Any = trackio.init(
-                project=log_to.project or name, name=name, config=dict(parameters), embed=False
-            )
-
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """Log metrics."""
-        self._run.log(dict(metrics), step=step)
-
-    def end(self, metrics: Mapping[str, float], state: State) -> None:
-        """Log the results and close the run."""
-        self._run.log({**metrics, "state": state})
-        with contextlib.redirect_stdout(io.StringIO()):
-            self._run.finish()
-
-
 class WandbTracker(Tracker):
     """A run of wandb. Its capture of stdout is off: what a model wrote stays here."""
 
@@ -138,6 +116,24 @@ class WandbTracker(Tracker):
         """Log the results as the run's summary, and close it."""
         self._run.summary.update({**metrics, "state": state})
         self._run.finish(exit_code=1 if state == "failed" else 0)
+
+
+class TrackioTracker(WandbTracker):
+    """A run of trackio, which has wandb's calls. What it prints is kept from stdout."""
+
+    def begin(self, log_to: LogTo, name: str, folder: Path, parameters: Parameters) -> None:  # noqa: ARG002 (it has a place of its own)
+        """Open a run and log the parameters."""
+        trackio: Any = importlib.import_module("trackio")
+        with contextlib.redirect_stdout(io.StringIO()):
+            self._run = trackio.init(
+                project=log_to.project or name, name=name, config=dict(parameters), embed=False
+            )
+
+    def end(self, metrics: Mapping[str, float], state: State) -> None:
+        """Log the results and close the run."""
+        self._run.log({**metrics, "state": state})
+        with contextlib.redirect_stdout(io.StringIO()):
+            self._run.finish()
 
 
 TRACKERS: Final[dict[str, type[Tracker]]] = {

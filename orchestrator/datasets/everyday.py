@@ -5,12 +5,14 @@ each can be answered in a few sentences. Categories take turns, so `--limit` kee
 """
 
 from pathlib import Path
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
 from orchestrator.dataset.readers import json_lines
-from orchestrator.plugin import Dataset, DatasetKind, Item, Message, Settings, from_items
+from orchestrator.dataset.rows import Rows
+from orchestrator.datasets._benchmark import BenchmarkKind, of_subsets
+from orchestrator.plugin import Settings
 
 FILE: Final = Path(__file__).with_name("everyday.jsonl")
 
@@ -27,22 +29,11 @@ class Config(Settings):
     )
 
 
-class Kind(DatasetKind[Config]):
+class Kind(BenchmarkKind[Config]):
     """Everyday questions with reference answers; no file of the user's is read."""
 
-    def open(self, base: Path) -> Dataset:  # noqa: ARG002 (no path is relative)
-        """Read the questions; nothing is downloaded."""
-        lines = json_lines(FILE, FILE.name)
-        rows = [lines.row(index) for index in range(len(lines))]
-        wanted = self.config.categories
-        items = [
-            Item(
-                key=row["key"],
-                messages=(Message("user", row["prompt"]),),
-                reference=row["reference"],
-                category=row["category"],
-            )
-            for row in rows
-            if wanted is None or row["category"] in wanted
-        ]
-        return from_items("everyday", items)
+    fields: ClassVar = {name: name for name in ("key", "prompt", "reference", "category")}
+
+    def rows(self) -> Rows:
+        """Return the questions of the categories; nothing is downloaded."""
+        return of_subsets(json_lines(FILE, "everyday"), "category", self.config.categories or ())

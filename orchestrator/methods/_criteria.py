@@ -1,6 +1,6 @@
 """Criteria of a rubric: their settings, the questions of an item's checklist, and their labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field, model_validator
@@ -188,27 +188,3 @@ class AskedCriterion(NamedTuple):
             "worst": shown["low"],
             "best": shown["high"],
         }
-
-
-def asked_criteria(
-    criteria: Sequence[Criterion],
-    checklist: Checklist | None,
-    questions: Sequence[str],
-    default: Grades,
-) -> tuple[AskedCriterion, ...]:
-    """Return all criteria of an item, those of the rubric first, with weights that sum to 1.
-
-    `default` has scores and labels for criteria without a scale of their own.
-    """
-    found = [
-        AskedCriterion(one.name, one.name, one.description, one.weight, one.grades(default))
-        for one in criteria
-    ]
-    if checklist is not None:
-        weight, grades = checklist.weight / len(questions), checklist.grades()
-        found += [
-            AskedCriterion(f"Question {number}", question, "", weight, grades)
-            for number, question in enumerate(questions, 1)
-        ]
-    total = sum(one.weight for one in found)
-    return tuple(one._replace(weight=one.weight / total) for one in found)

@@ -169,15 +169,10 @@ class OfAnswers(Method[ConfigT]):
         """Models whose answers are drawn; None for all that are not judges."""
         return self.config.candidates
 
-    @property
-    def alternatives(self) -> int:
-        """Number of likely tokens to list with each token of an answer as it is drawn."""
-        return 0
-
     def companions(self) -> list[Companion]:
         """Return the answers that the rows are about."""
         settings = AnswersConfig(
-            candidates=self.answering, answer=self.config.answer, top_logprobs=self.alternatives
+            candidates=self.answering, answer=self.config.answer, top_logprobs=self.top_logprobs
         )
         return [Companion("answers", settings)]
 

@@ -48,18 +48,15 @@ class Observed(NamedTuple):
     why: str = ""
 
 
-def of_score(scored: Scored) -> Observed:
-    """Return the observations of a scoring pass."""
-    return Observed(scored.logprobs, scored.top, scored.features or {})
-
-
-def of_draw(drawn: Generation) -> Observed:
-    """Return the observations that came with a draw."""
-    if drawn.logprobs is None:
+def observed(text: Scored | Generation) -> Observed:
+    """Return the observations of a scoring pass, or those that came with a draw."""
+    if isinstance(text, Scored):
+        return Observed(text.logprobs, text.top, text.features or {})
+    if text.logprobs is None:
         return Observed(None, why="the server gave no log-probabilities with the draw")
-    if not drawn.raw:
+    if not text.raw:
         return Observed(None, why="the draw's log-probabilities are not those of temperature 1")
-    return Observed(drawn.logprobs, drawn.top)
+    return Observed(text.logprobs, text.top)
 
 
 def begun_row(columns: Mapping[str, str], turn: Turn, observe: str) -> Row:

@@ -92,7 +92,7 @@ class RewritingSettings(OfAnswersSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, given: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (as written)
+    def _written_out(cls, given: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (as written)
         """Settings that the preset has and the user left out, also inside `answer`."""
         if not isinstance(given, dict):
             return given

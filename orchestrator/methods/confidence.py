@@ -160,7 +160,7 @@ class Confidence(OfAnswers[Config]):
         return [Combination((model,), compares) for model in candidates]
 
     @property
-    def alternatives(self) -> int:
+    def top_logprobs(self) -> int:
         """Number of likely tokens to list with each token of an answer as it is drawn."""
         return self.config.alternatives
 
@@ -173,7 +173,7 @@ class Confidence(OfAnswers[Config]):
             if config.alternatives:
                 # The companion's draw, counted once: its probabilities must be the model's own.
                 example = drawn_example(model, config.answer)
-                found.append(answer_stage(model, config.answer, self.alternatives, (example,)))
+                found.append(answer_stage(model, config.answer, self.top_logprobs, (example,)))
             if samples is not None:
                 tokens = config.answer.max_tokens
                 found.append(
@@ -197,7 +197,7 @@ class Confidence(OfAnswers[Config]):
         """The confidence in the model's answer, one row a turn."""
         config = self.config
         turns = await converse(
-            unit.item, unit.models, ask, config.answer, top_logprobs=self.alternatives
+            unit.item, unit.models, ask, config.answer, top_logprobs=self.top_logprobs
         )
         own = [turn for (turn,) in turns]
         return [await _row(unit, ask, config, turn, questions(own[: turn.number])) for turn in own]
@@ -209,7 +209,7 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn, question: str) 
     if not answer.text.strip():
         return row
     if config.alternatives:
-        seen = values.of_draw(answer)
+        seen = values.observed(answer)
         n_tokens = None if seen.logprobs is None else len(seen.logprobs)
         row |= {"n_tokens": n_tokens, "undefined": seen.why or None, **of_tokens(seen, config)}
     if config.samples is not None:
@@ -254,7 +254,7 @@ def of_samples(
     drawn: Sequence[Generation], meanings: Sequence[int] | None
 ) -> dict[str, float | int | None]:
     """Entropies of samples; undefined where their meanings or their likelihoods are not known."""
-    raw = [values.of_draw(one).logprobs for one in drawn]
+    raw = [values.observed(one).logprobs for one in drawn]
     means = [math.nan if one is None or not one.size else float(np.mean(one)) for one in raw]
     found: dict[str, float | int | None] = {
         "predictive_entropy": finite(formulas.predictive_entropy(means)),

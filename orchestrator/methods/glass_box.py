@@ -84,7 +84,7 @@ class GlassBox(OfAnswers[Config]):
         return [Combination((model,), self.config.scorer or "") for model in candidates]
 
     @property
-    def alternatives(self) -> int:
+    def top_logprobs(self) -> int:
         """Number of likely tokens to list with each token of an answer as it is drawn."""
         return self.config.alternatives if self.config.observe == "draw" else 0
 
@@ -132,7 +132,7 @@ class GlassBox(OfAnswers[Config]):
             if config.observe == "draw":
                 # The companion's draw, counted once: its log-probabilities must be the model's own.
                 example = drawn_example(model, config.answer)
-                found.append(answer_stage(model, config.answer, self.alternatives, (example,)))
+                found.append(answer_stage(model, config.answer, self.top_logprobs, (example,)))
         return found
 
     def identify(self, unit: Unit) -> Row:
@@ -143,7 +143,7 @@ class GlassBox(OfAnswers[Config]):
         """The features of the model's answer, one row a turn."""
         config = self.config
         turns = await converse(
-            unit.item, unit.models, ask, config.answer, top_logprobs=self.alternatives
+            unit.item, unit.models, ask, config.answer, top_logprobs=self.top_logprobs
         )
         return [await _row(unit, ask, config, turn) for (turn,) in turns]
 
@@ -182,7 +182,7 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
     asks = _asks(unit, ask, config, turn)
     outcomes = iter(await ask.all(*(one for group in asks.values() for one in group)))
     got = {name: [next(outcomes) for _ in group] for name, group in asks.items()}
-    seen = values.of_score(got["answer"][0]) if got["answer"] else values.of_draw(answer)
+    seen = values.observed(got["answer"][0] if got["answer"] else answer)
     found: dict[str, Any] = values.values_of((*values.AUGMENTABLE, *values.OF_ATTENTION), seen)
     found["n_tokens"] = None if seen.logprobs is None else len(seen.logprobs)
     found["undefined"] = seen.why or None
@@ -194,19 +194,19 @@ async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
         for name, bound in zip(values.OF_BOUNDS, bounds, strict=True):
             found[name] = None if bound is None else finite(mean_over_tokens(bound))
     if got["code"]:
-        found |= values.values_of(values.OF_CODE, values.of_score(got["code"][0]))
+        found |= values.values_of(values.OF_CODE, values.observed(got["code"][0]))
     if got["illustration"]:
         found["demonstration"] = unit.item.key
-        shown = values.values_of(config.augmented, values.of_score(got["illustration"][0]))
+        shown = values.values_of(config.augmented, values.observed(got["illustration"][0]))
         found |= {f"illustrated_{name}": value for name, value in shown.items()}
     if got["reference"]:
-        reference = values.of_score(got["reference"][0])
+        reference = values.observed(got["reference"][0])
         found |= values.calibrated_values(found, config.augmented, reference)
     if got["draws"]:
         passes = await _passes(unit, ask, [turn.messages] * len(got["draws"]), got["draws"])
         found |= values.ensemble_values("decoding", passes)
     if got["prompts"]:
-        found |= values.ensemble_values("prompting", map(values.of_score, got["prompts"]))
+        found |= values.ensemble_values("prompting", map(values.observed, got["prompts"]))
     if got["redrawn"]:
         passes = await _passes(unit, ask, _prompted(turn.messages, config), got["redrawn"])
         found |= values.ensemble_values("redrawn", passes)
@@ -279,11 +279,11 @@ async def _passes(
     texts = [pair for pair in zip(under, drawn, strict=True) if pair[1].text.strip()]
     who = _scorer(unit)
     if who == unit.models[0]:
-        return [values.of_draw(one) for _, one in texts]
+        return [values.observed(one) for _, one in texts]
     scored: list[Scored] = await ask.all(
         *(ask.score(who, messages, one.text) for messages, one in texts)
     )
-    return [values.of_score(one) for one in scored]
+    return [values.observed(one) for one in scored]
 
 
 def _examples(unit: Unit, turn: Turn, config: Config) -> Messages | None:

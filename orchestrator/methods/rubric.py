@@ -41,7 +41,6 @@ from orchestrator.methods._criteria import (
     Checklist,
     Criterion,
     Scale,
-    asked_criteria,
     graded,
 )
 from orchestrator.methods._drawing import Turn, converse, fields
@@ -58,7 +57,7 @@ from orchestrator.methods._judging import (
     user_message,
 )
 from orchestrator.methods._leading import continued, lead
-from orchestrator.methods._own_labels import GradeLabels, Grades, check_shown, spanned
+from orchestrator.methods._own_labels import GradeLabels, check_shown, spanned
 from orchestrator.methods._verdicts import distributions, slot_of, slots_by_name, spelled
 from orchestrator.plugin import (
     Ask,
@@ -130,7 +129,7 @@ class Config(JudgeSettings):
             raise ValueError("two criteria have the same name")
         if self.checklist is not None and any(map(_NUMBERED.fullmatch, names)):
             raise ValueError("names such as 'Question 1' stand for questions of the checklist")
-        asked = self.example()
+        asked = self.asked()
         if self.together and self.prefix:
             raise ValueError("prefix and together exclude each other: a prefix leads to one label")
         if self.prompt == RUBRIC:
@@ -152,26 +151,32 @@ class Config(JudgeSettings):
         named = ALL_CRITERIA if self.together else ONE_CRITERION
         return named[self.chain_of_thought]
 
-    def grades(self) -> Grades:
-        """Return the scores and labels of criteria without a scale of their own."""
-        return graded(self.scale, self.labels)
-
-    def asked(self, item: Item) -> tuple[AskedCriterion, ...]:
+    def asked(self, item: Item | None = None) -> tuple[AskedCriterion, ...]:
         """Return the criteria of an item, the questions of its checklist last.
+
+        Weights sum to 1. Without an item the checklist is a made-up question.
 
         Raises:
             AskFailed: If the item has no checklist, where there has to be one.
         """
-        given = () if self.checklist is None else self.checklist.questions(item)
-        return asked_criteria(self.criteria, self.checklist, given, self.grades())
-
-    def example(self) -> tuple[AskedCriterion, ...]:
-        """Return the criteria, with a made-up question where there is a checklist."""
-        return asked_criteria(self.criteria, self.checklist, (_QUESTION,), self.grades())
+        default = graded(self.scale, self.labels)
+        found = [
+            AskedCriterion(one.name, one.name, one.description, one.weight, one.grades(default))
+            for one in self.criteria
+        ]
+        if (checklist := self.checklist) is not None:
+            questions = (_QUESTION,) if item is None else checklist.questions(item)
+            weight, grades = checklist.weight / len(questions), checklist.grades()
+            found += [
+                AskedCriterion(f"Question {number}", question, "", weight, grades)
+                for number, question in enumerate(questions, 1)
+            ]
+        total = sum(one.weight for one in found)
+        return tuple(one._replace(weight=one.weight / total) for one in found)
 
     def verdicts(self) -> tuple[Label, ...]:
         """Return all labels of all criteria, each once."""
-        every = {label.name: label for one in self.example() for label in one.labels}
+        every = {label.name: label for one in self.asked() for label in one.labels}
         return tuple(every.values())
 
 
@@ -198,7 +203,7 @@ class Rubric(JudgeMethod[Config]):
 
     def needs(self) -> frozenset[str]:
         """Return the reference if the prompt can't be made without it."""
-        shown = _shown(self.config.example(), self.config)
+        shown = _shown(self.config.asked(), self.config)
         template = self.config.template()
         return frozenset().union(*(needs_of(template, {**EXAMPLE, **one}) for one in shown))
 
@@ -213,7 +218,7 @@ class Rubric(JudgeMethod[Config]):
 
     def _examples(self) -> tuple[ChooseAsk, ...]:
         config = self.config
-        asked = config.example()
+        asked = config.asked()
         found: list[ChooseAsk] = []
         for one, shown in zip(asked, _shown(asked, config) * len(asked), strict=False):
             labels, begun = continued(one.labels, config.prefix), config.prefix

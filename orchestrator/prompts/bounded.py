@@ -7,7 +7,7 @@ exceeds its allowance ends with `TemplateTooCostly`. What pads, wraps, formats o
 that the template names is not there.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from types import BuiltinMethodType
 from typing import Any, Final, cast
@@ -43,7 +43,9 @@ _SLICE: Final = " slice"
 _LEFT_OUT: Final = frozenset({
     "batch", "center", "format", "lipsum", "random", "round", "slice", "striptags", "wordwrap",
 })  # fmt: skip
-_MADE: Final = {"indent": indented, "replace": replaced, "tojson": tojson}
+_MADE: Final[Mapping[str, Callable[..., int]]] = {
+    "indent": indented, "replace": replaced, "tojson": tojson,
+}  # fmt: skip
 # Methods whose result is no larger than the text, a few times over.
 _LINEAR: Final = frozenset({
     "capitalize", "casefold", "count", "endswith", "find", "index", "isalnum", "isalpha", "isascii",

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
 from orchestrator.disk.paths import answers, expanded
 from orchestrator.prompts import PromptError, render, variables
@@ -36,14 +36,6 @@ from orchestrator.prompts import PromptError, render, variables
 
 SUFFIXES: Final = (".j2", ".jinja")
 _MOST_BYTES: Final = 1 << 20
-
-
-class _PromptFile(BaseModel):
-    """A file with a Jinja template."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    file: str = Field(description="Path of the file, relative to the recipe.", min_length=1)
 
 
 def _read(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 (what a recipe holds)
@@ -81,7 +73,9 @@ def _text(file: Path, shown: str) -> str:
         raise ValueError(f"{shown!r} is not UTF-8 text; save it as UTF-8") from error
 
 
-TemplateText = Annotated[str, BeforeValidator(_read, json_schema_input_type=str | _PromptFile)]
+TemplateText = Annotated[
+    str, BeforeValidator(_read, json_schema_input_type=str | dict[Literal["file"], str])
+]
 """A name or a template as it is; a path that ends in .j2 or .jinja, or {file: PATH}, is read."""
 
 

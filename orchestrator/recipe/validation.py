@@ -67,19 +67,14 @@ class Plugs:
         self._context: dict[str, str] = {"folder": folder}
         self._allow_code = allow_code
 
-    def slot(self, family: str, value: object, path: KeyPath) -> PluginRef | None:
-        """A kind, or a mapping of `kind` and the kind's settings."""
-        if isinstance(value, str):
-            return self.ref(family, value, {}, path)
-        if isinstance(value, Mapping):
-            return self.mapping(family, value, path)
-        self._written.refuse(path, "must be a kind, or a mapping with a 'kind'")
-        return None
-
     def mapping(self, family: str, value: object, path: KeyPath) -> PluginRef | None:
-        """A mapping of `kind` and the kind's settings."""
+        """A mapping of `kind` and its settings; of servers and back-ends the kind alone too."""
+        may_be_kind = family in plugins.OWN_PACKAGES
+        if may_be_kind and isinstance(value, str):
+            return self.ref(family, value, {}, path)
         if not isinstance(value, Mapping):
-            self._written.refuse(path, "must be a mapping with a 'kind'")
+            kind_or = "a kind, or " if may_be_kind else ""
+            self._written.refuse(path, f"must be {kind_or}a mapping with a 'kind'")
             return None
         kind = value.get("kind")
         if not isinstance(kind, str):
@@ -291,7 +286,7 @@ class Plugs:
         path = ("models", name)
         server = None
         if _given(entry, "server"):
-            server = self.slot(plugins.LAUNCH, entry["server"], (*path, "server"))
+            server = self.mapping(plugins.LAUNCH, entry["server"], (*path, "server"))
         speaks = PLAIN
         if server:
             launch = contracts.load(LaunchKind, server.kind, allow_code=self._allow_code)
@@ -301,7 +296,7 @@ class Plugs:
                 return server, speaks, None
             backend = self.ref(plugins.BACKENDS, speaks, {}, path)
         else:
-            backend = self.slot(plugins.BACKENDS, entry["backend"], (*path, "backend"))
+            backend = self.mapping(plugins.BACKENDS, entry["backend"], (*path, "backend"))
         if backend is None:
             return server, speaks, None
         if server and backend.kind != speaks:
