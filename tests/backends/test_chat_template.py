@@ -50,7 +50,7 @@ def test_it_is_the_text_of_transformers():
         ("{% for", "unexpected"),
         ("{{ messages[7].content }}", "has no"),
         ("{{ messages.append(1) }}", "unsafe"),
-        ("{{ 'x' * 10 ** 10 }}", ""),
+        ("{{ 'x' * 10000000000 }}", ""),
     ],
 )
 def test_a_template_that_fails_is_a_failure(source, said):

@@ -64,7 +64,7 @@ def test_the_score_is_the_weighted_mean_of_expectations():
 def test_the_best_letter_may_be_the_first():
     (row,) = rows(config(criteria=[{"name": "tone"}], scale="C-A"), judge({"tone": [0, 0, 1]}))
     assert row["mean"] == pytest.approx(100.0)
-    labels = config(criteria=[{"name": "tone"}], scale="T-A").example()[0].labels
+    labels = config(criteria=[{"name": "tone"}], scale="T-A").asked()[0].labels
     assert (len(labels), labels[0].name, labels[-1].name) == (20, "T", "A")
 
 
