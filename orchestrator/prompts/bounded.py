@@ -1,10 +1,10 @@
 """A Jinja sandbox whose templates can take only so much time and memory.
 
-Jinja's own sandbox keeps a template from reaching into Python, but `{{ 'x' * 1000000000 }}` or a loop in
-a loop still stops the program. Here each operation that makes a value is charged by the size of
-what it takes and makes, each turn of a loop and each call by a fixed price, and a rendering that
-exceeds its allowance ends with `TemplateTooCostly`. What pads, wraps, formats or rounds to a size
-that the template names is not there.
+Jinja's own sandbox keeps a template from reaching into Python, but `{{ 'x' * 1000000000 }}` or a
+loop in a loop still stops the program. Here each operation that makes a value is charged by the
+size of what it takes and makes, each turn of a loop and each call by a fixed price, and a rendering
+that exceeds its allowance ends with `TemplateTooCostly`. What pads, wraps, formats or rounds to a
+size that the template names is not there.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
