@@ -68,6 +68,27 @@ _RAGGED = """() => [...document.querySelectorAll("main table.data, main table.fo
   })"""
 
 
+# Where it has half the window's width at least, a word that would fit stands on one line.
+_BROKEN = """() => {
+  const found = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const { data, parentElement } = texts.currentNode;
+    if (parentElement.closest("pre, svg, script, .away")) continue;
+    for (const word of data.matchAll(/(?<!\\S)[a-zA-Z_]+[.,:]?(?!\\S)/g)) {
+      const range = document.createRange();
+      range.setStart(texts.currentNode, word.index);
+      range.setEnd(texts.currentNode, word.index + word[0].length);
+      const boxes = [...range.getClientRects()].filter((box) => box.width > 0);
+      const lines = new Set(boxes.map((box) => Math.round(box.top))).size;
+      const width = boxes.reduce((sum, box) => sum + box.width, 0);
+      if (lines > 1 && width < innerWidth / 2) found.push(word[0]);
+    }
+  }
+  return found;
+}"""
+
+
 def too_wide(page: Any) -> float:
     """Pixels by which a page is wider than its window."""
     return float(page.evaluate(_TOO_WIDE))
@@ -81,6 +102,11 @@ def cut_off(page: Any) -> list[str]:
 def colliding(page: Any) -> list[str]:
     """Pairs of labels that stand over each other in a chart."""
     return list(page.evaluate(_COLLIDING))
+
+
+def broken(page: Any) -> list[str]:
+    """Words of which a part stands on the next line."""
+    return list(page.evaluate(_BROKEN))
 
 
 def ragged(page: Any) -> list[str]:

@@ -17,7 +17,7 @@ from orchestrator.report.html.shell import render_comparison
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.tables import Column, Measured, make_table
 from tests.browser import IN_CHROMIUM, LIKE_ARIAL, assert_no_fault
-from tests.layout import colliding, cut_off, ragged, too_wide, unfold
+from tests.layout import broken, colliding, cut_off, ragged, too_wide, unfold
 from tests.report import hostile
 from tests.report.samples import an_analysis
 from tests.report.test_brief import many
@@ -138,6 +138,7 @@ def test_nothing_is_cut_off(browser, request, which, width):
         unfold(page)
         assert too_wide(page) <= 0
         assert cut_off(page) == []
+        assert broken(page) == []
 
 
 @in_chromium

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from tests.browser import IN_CHROMIUM, LIKE_ARIAL, assert_no_fault
-from tests.layout import colliding, cut_off, ragged, too_wide, unfold
+from tests.layout import broken, colliding, cut_off, ragged, too_wide, unfold
 from tests.report import hostile
 from tests.view.pages import opened, served
 from tests.view.runs import SETTINGS, answers_frame, items_frame, made, make_run
@@ -52,8 +52,8 @@ def test_nothing_is_cut_off_and_numbers_are_in_line(browser, links, place):
         settled(page)
         for width in (1280, 800, 390):
             page.set_viewport_size({"width": width, "height": 844})
-            found = cut_off(page), ragged(page), colliding(page)
-            assert (width, max(0, too_wide(page)), *found) == (width, 0, [], [], [])
+            found = cut_off(page), broken(page), ragged(page), colliding(page)
+            assert (width, max(0, too_wide(page)), *found) == (width, 0, [], [], [], [])
 
 
 @pytest.mark.parametrize(

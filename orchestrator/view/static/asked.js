@@ -68,7 +68,7 @@ const said = (messages) => messages.map(([role, text]) => h("div", { class: `mes
 export const labels = (one) => {
   const known = one.labels.map(([, p]) => p ?? 0);
   const rest = Math.max(0, 1 - known.reduce((a, b) => a + b, 0));
-  return h("table", { class: "data labels-table" }, h("thead", {}, h("tr", {}, ["label", "probability", "log-probability", ""].map((text) => h("th", { scope: "col" }, text || h("span", { class: "hidden" }, "as a bar"))))),
+  return h("table", { class: "data labels-table" }, h("thead", {}, h("tr", {}, ["label", "probability", "log-probability", ""].map((text) => h("th", { scope: "col" }, text || h("span", { class: "away" }, "as a bar"))))),
     h("tbody", {}, one.labels.map(([label, p, bound]) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, label)),
       h("td", { class: "n" }, p === null ? `at most ${share(bound)}` : share(p)), h("td", { class: "n" }, p === null ? "–" : p === 0 ? "−∞" : fixed(Math.log(p))),
       h("td", {}, h("i", { class: "meter", style: { "--share": `${(100 * (p ?? 0)).toFixed(1)}%` } })))),

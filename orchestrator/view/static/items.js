@@ -62,7 +62,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     const isWorth = typeof one.worth === "number";
     const step = isWorth && high > low ? Math.min(4, Math.floor(((one.worth - low) / (high - low)) * 5)) : 2;
     return h("span", { role: "gridcell", class: `told-answer w-${isWorth ? step : "none"}` },
-      h("span", { class: "worth" }, isWorth && h("b", {}, `${one.best ? "★ " : ""}${fixed(one.worth, 2)}`), one.best && h("span", { class: "hidden" }, " best "),
+      h("span", { class: "worth" }, isWorth && h("b", {}, `${one.best ? "★ " : ""}${fixed(one.worth, 2)}`), one.best && h("span", { class: "away" }, " best "),
         one.cut && h("span", { class: "badge bad" }, "cut off"), one.failed && h("span", { class: "badge bad" }, "failed: ", one.failed), noted(note)),
       h("span", { class: "said-text", dir: "auto" }, one.text === null ? "" : one.text.trim() || "(empty)"));
   };
@@ -329,7 +329,7 @@ export const items = async ({ parts: [run], query, go, remember }) => {
     title: `Items of ${run}`,
     trail: [[path, run], [`${path}/items`, "Items"]],
     version: found.version,
-    content: h("div", { class: "wide items" }, h("h1", { class: "hidden" }, `Items of ${run}`),
+    content: h("div", { class: "wide items" }, h("h1", { class: "away" }, `Items of ${run}`),
       h("div", { class: "tools" }, search, categories, h("label", {}, "Show ", shows), more, byMethod, where, conditions, views, h("span", { class: "gap" }), said,
         h("span", { class: "save-links" }, "Save as ", files[0][1], " ", files[1][1])), nothing, scroller),
     shown: () => { heads(); say(); drawConditions(); drawShows(); drawViews(); if (at) scroller.scrollTop = toTop(at - 3); draw(); (wanted.get("q") || !total() ? search : scroller).focus({ preventScroll: true }); addEventListener("resize", draw); },

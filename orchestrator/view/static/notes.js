@@ -13,7 +13,7 @@ export const noteOn = (notes, model) => notes.find((one) => one.model === model)
 
 /** A note in short, for a list. */
 export const noted = (one) => (one === EMPTY || !one ? null : h("span", { class: "badge note-badge", title: one.text || null },
-  one.thumb ? [thumb(one.thumb), h("span", { class: "hidden" }, one.thumb > 0 ? "good" : "bad")] : "✎", one.tag && ` ${one.tag}`));
+  one.thumb ? [thumb(one.thumb), h("span", { class: "away" }, one.thumb > 0 ? "good" : "bad")] : "✎", one.tag && ` ${one.tag}`));
 
 /** Buttons and fields to change a note; `changed` gets all notes of the item. */
 export const noteEditor = (run, index, model, note, about, changed) => {

@@ -48,7 +48,7 @@ export const runs = async ({ go, query }) => {
       found.runs.length > 1 && h("p", { class: "pick" }, h("span", { class: "note" }, "Tick two runs "), button)),
       found.runs.length
         ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Runs" }, h("table", { class: "data runs" },
-          h("thead", {}, h("tr", {}, heads.map(([text, kind]) => h("th", { scope: "col", class: kind || null }, text || h("span", { class: "hidden" }, "compare"))))),
+          h("thead", {}, h("tr", {}, heads.map(([text, kind]) => h("th", { scope: "col", class: kind || null }, text || h("span", { class: "away" }, "compare"))))),
           h("tbody", {}, found.runs.map(row))))
         : nothing),
   };
