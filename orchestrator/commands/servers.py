@@ -44,10 +44,10 @@ from orchestrator.runner.models.records import Probes, needs_of, nominal_needs
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.servers import slurm_chain
 from orchestrator.runner.servers.connections import key_in
-from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.launched import Launched
 from orchestrator.runner.servers.registry import Kept, ServerRegistry
+from orchestrator.runner.servers.replicas import Listener
 from orchestrator.runner.servers.slurm import On, answer, carriers, places_on
 from orchestrator.serving import LaunchKind, ServeOptions
 from orchestrator.store import RunDirectory, Store

@@ -27,12 +27,11 @@ from orchestrator.runner.servers.connections import (
     endpoint_of,
     is_reached,
 )
-from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.health import look_after
 from orchestrator.runner.servers.launched import CarrierOf, Launched, PlacedServer, launched_servers
 from orchestrator.runner.servers.placement import Loss
 from orchestrator.runner.servers.registry import ServerRegistry
-from orchestrator.runner.servers.replicas import Replicas
+from orchestrator.runner.servers.replicas import Listener, Replicas
 from orchestrator.store import Store
 
 _log = logging.getLogger(__name__)

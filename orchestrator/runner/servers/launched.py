@@ -23,7 +23,6 @@ from orchestrator.placement import Share
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
 from orchestrator.runner.models.identity import launch_of
-from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.health import (
     OUT_OF_REACH,
     SILENT,
@@ -35,6 +34,7 @@ from orchestrator.runner.servers.health import (
 )
 from orchestrator.runner.servers.machine import wait_until_given_back
 from orchestrator.runner.servers.registry import Keeping, KeptServer, ServerRegistry
+from orchestrator.runner.servers.replicas import Listener
 from orchestrator.serving import Carried, Carrier, LaunchKind, RunningServer, ServedModel
 
 # A server on another machine that has accepted no connection for so long is started elsewhere.

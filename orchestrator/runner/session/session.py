@@ -25,10 +25,10 @@ from orchestrator.report.progress import Completeness, Progress
 from orchestrator.runner.logs import RepeatedEvents
 from orchestrator.runner.planning.budget import Budget
 from orchestrator.runner.planning.prepare import Prepared
-from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.fleet import Fleet
 from orchestrator.runner.servers.health import Loads
 from orchestrator.runner.servers.placement import Waves
+from orchestrator.runner.servers.replicas import Listener
 from orchestrator.runner.session.adaptive import Adaptive
 from orchestrator.runner.session.opening import Opened
 from orchestrator.runner.session.progress import Ints, LiveRankings, Stages, models_progress

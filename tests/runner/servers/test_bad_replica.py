@@ -11,8 +11,7 @@ import pytest
 
 from orchestrator.ask import GenerateAsk, Request
 from orchestrator.records import Failure, Generation, Message, Sampling
-from orchestrator.runner.servers.failover import Listener
-from orchestrator.runner.servers.replicas import Replicas
+from orchestrator.runner.servers.replicas import Listener, Replicas
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.scheduler.ready import Admission

@@ -10,9 +10,9 @@ import pytest
 from orchestrator.errors import LaunchError, NodeLostError
 from orchestrator.placement import Share
 from orchestrator.records import Failure
-from orchestrator.runner.servers.failover import Listener
 from orchestrator.runner.servers.health import Restarts
 from orchestrator.runner.servers.launched import Launched
+from orchestrator.runner.servers.replicas import Listener
 from orchestrator.scheduler.core import Limits
 from orchestrator.serving import ServedModel
 

@@ -9,8 +9,7 @@ from orchestrator.ask import GenerateAsk, Request
 from orchestrator.backend import ServerLoad
 from orchestrator.errors import LaunchError, ServerChangedError
 from orchestrator.records import Failure, Generation, Message, Sampling
-from orchestrator.runner.servers.failover import Listener
-from orchestrator.runner.servers.replicas import Replicas
+from orchestrator.runner.servers.replicas import Listener, Replicas
 
 REFUSED = Failure("refused", "nobody listens")
 BROKEN = Failure("connection", "the connection broke")
