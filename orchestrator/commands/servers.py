@@ -39,6 +39,7 @@ from orchestrator.report.text import confirm, is_quiet, safe_line, write_to
 from orchestrator.runner.event_loop import DRAINS, event_loop, unwrapped
 from orchestrator.runner.logs import logged
 from orchestrator.runner.models.asking import Http, Target
+from orchestrator.runner.models.identity import capabilities_of
 from orchestrator.runner.models.probe import probe_model
 from orchestrator.runner.models.records import Probes, needs_of, nominal_needs
 from orchestrator.runner.planning.prepare import Prepared
@@ -131,7 +132,7 @@ async def probe_url(
         found = []
         for name in names:
             record = await _probe_endpoint(msgspec.structs.replace(at, model=name), backend)
-            features = _features(record)
+            features = capabilities_of(record.backend, None, allow_code=True).features
             needs = nominal_needs(_NOMINAL)
             found.append(
                 Probed(
@@ -208,7 +209,7 @@ async def probe_recipe(prepared: Prepared) -> list[Probed]:
     for spec in specs:
         record = probes.records[spec.name]
         asked = needs.get(spec.name, [])
-        features = _features(record)
+        features = capabilities_of(record.backend, None, allow_code=True).features
         verdicts = tuple(
             verdict(method, [need for name, need in asked if name == method], record, features)
             for method in dict.fromkeys(name for name, _ in asked)
@@ -228,11 +229,6 @@ async def _connect(fleet: Fleet, models: Iterable[str]) -> None:
         if isinstance(backend, Failure):
             raise UsageError(f"{name!r} cannot be probed: {backend.message}")
         await backend.close()
-
-
-def _features(record: ProbeRecord) -> frozenset[str]:
-    found = contracts.load(BackendKind, record.backend, allow_code=True)
-    return found(found.Config()).capabilities.features
 
 
 def probe(options: argparse.Namespace) -> int:

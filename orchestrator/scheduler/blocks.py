@@ -240,11 +240,6 @@ class Blocks:
         """Items of the blocks that may be begun."""
         return self._first(self.n_open)
 
-    @property
-    def n_prompts(self) -> int:
-        """Prompts of the blocks that decisions rest on."""
-        return self._first(min(test.n_blocks for test in self.tests))
-
     def orders(self) -> list[list[PairOrder]]:
         """Return the state of each pair, by ranking."""
         rule = self.rule

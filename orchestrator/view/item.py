@@ -252,8 +252,7 @@ def trace(units: Sequence[Unit], speller: Speller) -> Data:
 
 
 def _asked(ask: AnyAsk, outcome: Outcome | Failure, speller: Speller) -> Data:
-    kinds = {GenerateAsk: "generate", ScoreAsk: "score", ChooseAsk: "choose", RewardAsk: "reward"}
-    found: Data = {"model": page_line(ask.model), "kind": kinds.get(type(ask), "similarity")}
+    found: Data = {"model": page_line(ask.model), "kind": ask.kind}
     if not isinstance(ask, SimilarityAsk):
         found["messages"] = [[one.role, text(one.content)] for one in ask.messages]
     if isinstance(outcome, Failure):

@@ -69,10 +69,10 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
         n_driven += len(group.driven)
         is_part |= group.units is not None
         if group.items[0] < n_sure:
-            sure += tally
+            sure = sure.add(tally)
         else:
-            unsure += tally
-    tally = sure + unsure
+            unsure = unsure.add(tally)
+    tally = sure.add(unsure)
     stages = _stages(plan, tally)
     stages.extend(_observations(tally.missing, plan))
     notes = []

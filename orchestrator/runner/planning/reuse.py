@@ -41,10 +41,8 @@ class Lenders:
             RecipeError: If a store can't be read.
         """
         for run, lender in self.opened:
-            try:
+            with _reading(run):
                 lent = lender.find(key)
-            except OrchestratorError as error:
-                raise _unreadable(run, error) from error
             if lent is not None:
                 return (run, lender), lent
         return None
@@ -77,10 +75,8 @@ def open_lenders(runs: Sequence[ReusedRun], own: Path | None) -> Iterator[Lender
         for run in runs:
             if own is not None and own.exists() and Path(run.path).samefile(own):
                 raise run.error(f"{run.said!r} is this run; give a different one")
-            try:
+            with _reading(run):
                 lender = Lender(Path(run.path))
-            except OrchestratorError as error:
-                raise _unreadable(run, error) from error
             stack.callback(lender.close)
             opened.append((run, lender))
         yield Lenders(opened)
@@ -121,7 +117,7 @@ class Copies:
         self.n_copied[opened[0].said] += 1
         return outcome
 
-    def meet(self, model: str, provenance: Provenance) -> None:
+    def check(self, model: str, provenance: Provenance) -> None:
         """Hold a server that has been connected to those that answered the other runs.
 
         Now rather than when the first answer of theirs is needed, which may be hours later.
@@ -142,10 +138,8 @@ class Copies:
             RecipeError: If a store can't be read.
         """
         for run, lender in self._lenders.opened:
-            try:
+            with _reading(run):
                 found = lender.servers().values()
-            except OrchestratorError as error:
-                raise _unreadable(run, error) from error
             for server in found:
                 # Whatever the model is called there.
                 if server.model.rpartition(" ")[2] == label.rpartition(" ")[2]:
@@ -197,7 +191,13 @@ def copies_of(prepared: Prepared, store: Store, *, accept_change: bool) -> Copie
     return Copies(lenders, store, labels, accept_change=accept_change)
 
 
-def _unreadable(run: ReusedRun, error: OrchestratorError) -> OrchestratorError:
-    if isinstance(error, StoreError):
-        error = located(error, Path(run.path, STORE_NAME))
-    return run.error(f"{run.said!r} cannot be reused: {error}")
+@contextlib.contextmanager
+def _reading(run: ReusedRun) -> Iterator[None]:
+    """Raise an error of this block as one of the recipe, which names the run."""
+    try:
+        yield
+    except OrchestratorError as error:
+        said: OrchestratorError = error
+        if isinstance(error, StoreError):
+            said = located(error, Path(run.path, STORE_NAME))
+        raise run.error(f"{run.said!r} cannot be reused: {said}") from error

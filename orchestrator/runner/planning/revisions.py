@@ -50,10 +50,17 @@ def last_revision(run_dir: RunDirectory) -> dict[str, Any] | None:
     """Return what the last call wrote about its recipe; None before the first.
 
     Raises:
-        StoreError: If it is damaged.
+        StoreError: If it is damaged, or larger than any.
     """
-    latest = run_dir.last_revision
-    return None if latest is None else read_revision(latest)
+    file = run_dir.last_revision
+    if file is None:
+        return None
+    try:
+        return parse(files.read(file, _MOST_BYTES))
+    except (OSError, *_UNREADABLE) as error:
+        why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        said = f"{file} is damaged: {why}. {repair(file.parents[1], _RESTORES)}"
+        raise StoreError(f"{said} without sending requests") from error
 
 
 def stored_revision(store: Store, run_dir: RunDirectory) -> dict[str, Any]:
@@ -78,21 +85,6 @@ def stored_revision(store: Store, run_dir: RunDirectory) -> dict[str, Any]:
 def missing(run: Path) -> StoreError:
     """Return the error for a run whose recipe is gone, with the remedy."""
     return StoreError(f"{run}: the recipe of this run is missing. {repair(run, _RESTORES)}")
-
-
-def read_revision(file: Path) -> dict[str, Any]:
-    """Return what a call wrote about its recipe.
-
-    Raises:
-        StoreError: If it is damaged, or larger than any.
-    """
-    try:
-        found = parse(files.read(file, _MOST_BYTES))
-    except (OSError, *_UNREADABLE) as error:
-        why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        said = f"{file} is damaged: {why}. {repair(file.parents[1], _RESTORES)}"
-        raise StoreError(f"{said} without sending requests") from error
-    return found
 
 
 def parse(content: bytes) -> dict[str, Any]:

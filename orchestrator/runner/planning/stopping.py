@@ -145,14 +145,12 @@ class Orders(msgspec.Struct, frozen=True):
 
     Attributes:
         rule: By which.
-        n_prompts: Prompts that the decisions rest on.
         n_not_needed: Units that were not asked, because they could not change an order.
         n_left: Units that are still to be done.
         pairs: By ranking.
     """
 
     rule: StoppingRule
-    n_prompts: int
     n_not_needed: int
     n_left: int
     pairs: list[list[PairOrder]]
@@ -179,7 +177,7 @@ def read_orders(store: Store) -> Orders | None:
     done = store.done_bitmap(plan_id, n_units)
     blocks = open_blocks(rule, store, plan_id, done)
     n_left = blocks.ended.count(0)
-    return Orders(rule, blocks.n_prompts, blocks.n_not_needed, n_left, blocks.orders())
+    return Orders(rule, blocks.n_not_needed, n_left, blocks.orders())
 
 
 def tables_of(orders: Orders, analyses: Sequence[RankingAnalysis] = ()) -> list[Table]:

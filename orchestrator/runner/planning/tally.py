@@ -56,7 +56,8 @@ class Tally(msgspec.Struct):
     beyond: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     fault: str = ""
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def add(self, other: "Tally") -> "Tally":
+        """Return the sums of both, and the first fault."""
         counts = (name for name in self.__struct_fields__ if name != "fault")
         sums = {name: getattr(self, name) + getattr(other, name) for name in counts}
         return Tally(**sums, fault=self.fault or other.fault)

@@ -301,7 +301,7 @@ class Held:
             said = f"{spec.name}: served by {now}, previously by {before}"
             _log.warning("%s", said, extra={"model": spec.name})
         if self._copies is not None:
-            self._copies.meet(spec.name, provenance)
+            self._copies.check(spec.name, provenance)
         self.server_ids[spec.name] = self._store.server_id(label, provenance)
         return label
 

@@ -80,7 +80,7 @@ class Fleet:
         *,
         accept_change: bool = False,
         allow_code: bool = False,
-        placed: Sequence[PlacedServer] | None = None,
+        placed: Sequence[PlacedServer] = (),
         carrier_of: CarrierOf | None = None,
         probes: Probes | None = None,
         shelf: ServerRegistry | None = None,
@@ -367,7 +367,7 @@ class Fleet:
         """End launched servers that hang, in tasks of a group."""
         for server in self.launched:
             is_quiet, answers = partial(self._is_quiet, server), partial(self._answers, server)
-            group.create_task(look_after(server.end_silent, is_quiet, answers))
+            group.create_task(look_after(server.end, is_quiet, answers))
 
     def move(self, loss: Loss) -> None:
         """Have servers start at their new places when a node of a cluster is lost."""

@@ -155,7 +155,7 @@ class Launched:
             why = f"node {lost} is out of reach, and no other has room for the server {self.name!r}"
             self._given_up = Failure("dead_server", why, permanent=True)
 
-    async def end_silent(self) -> None:
+    async def end(self) -> None:
         """End the server although it runs, as it hangs; who asks for it next starts it again."""
         async with self._lock:
             server = self.server
@@ -379,17 +379,14 @@ def launched_servers(
     specs: Sequence[ModelSpec],
     log_of: Callable[[str], Path],
     *,
-    placed: Sequence[PlacedServer] | None = None,
+    placed: Sequence[PlacedServer] = (),
     carrier_of: CarrierOf | None = None,
     allow_code: bool,
 ) -> Mapping[str, tuple[Launched, ...]]:
     """The servers of each model that is launched; several where it has replicas.
 
-    Where not `placed`, GPUs are left to them; without `carrier_of` they stay on this machine.
+    Without `carrier_of` they stay on this machine.
     """
-    if placed is None:
-        groups = grouped(specs, allow_code=allow_code)
-        placed = [PlacedServer(names[0], names, (Share(),)) for names in groups]
     by_name = {spec.name: spec for spec in specs}
     found: dict[str, tuple[Launched, ...]] = {}
     for names, shares in ((one.models, one.shares) for one in placed):

@@ -108,7 +108,7 @@ class Adaptive:
             for model, controller in self._controllers.items():
                 group.create_task(self._follow(model, controller))
 
-    def by_hand(self, model: str, n: int) -> int:
+    def set_limit(self, model: str, n: int) -> int:
         """Set a limit and leave it there; how many it was before."""
         self._controllers.pop(model, None)
         self._by_hand.add(model)

@@ -215,7 +215,7 @@ def _carry_out(session: "Session", interrupts: Interrupts, command: Command) -> 
                 raise UsageError(f"unknown model {command.model!r}; available: {known}")
             if command.n < 1:
                 raise UsageError("a limit must be at least 1; use `pause` to stop sending")
-            before = session.adaptive.by_hand(command.model, command.n)
+            before = session.adaptive.set_limit(command.model, command.n)
             return f"{command.model}: {command.n} concurrent requests (was {before})"
         case "stop":
             interrupts.once("stopped by a command")

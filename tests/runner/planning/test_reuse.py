@@ -121,20 +121,20 @@ def test_a_run_says_of_servers_that_differ_which_were_another_run_s(run, tmp_pat
 
 def test_a_connected_server_is_held_to_those_of_other_runs_before_it_is_asked(run, tmp_path):
     copies = run.copies(lend(tmp_path / "a", range(4), FIRST))
-    copies.meet("mine", FIRST)
+    copies.check("mine", FIRST)
     with pytest.raises(ServerChangedError):
-        copies.meet("mine", SECOND)
+        copies.check("mine", SECOND)
 
 
 def test_a_connected_server_of_another_version_is_met_again_once_accepted(run, tmp_path):
     lent = lend(tmp_path / "a", range(4), FIRST)
-    run.copies(lent, accept=True).meet("mine", SECOND)
-    run.copies(lent).meet("mine", SECOND)
+    run.copies(lent, accept=True).check("mine", SECOND)
+    run.copies(lent).check("mine", SECOND)
 
 
 def test_servers_of_another_identity_are_not_compared(run, tmp_path):
     copies = run.copies(lend(tmp_path / "a", range(4), FIRST, label="mine 0123456789ab"))
-    copies.meet("mine", SECOND)
+    copies.check("mine", SECOND)
 
 
 def test_what_the_probe_found_of_a_server_comes_with_its_answers(run, tmp_path):

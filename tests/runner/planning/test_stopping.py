@@ -107,7 +107,7 @@ def test_copies_of_an_item_are_shuffled_apart():
 def test_neighbours_of_a_stopped_run_are_told_apart_by_declared_orders_alone(tmp_path):
     # Without orders of its own (all judges together), a ranking declares nothing.
     rule = rule_of(tmp_path)
-    orders = Orders(rule, 0, 0, 0, [[]])
+    orders = Orders(rule, 0, 0, [[]])
     analysis = declared_only(an_analysis(), orders)
     assert analysis.neighbours
     assert not any(pair.resolvable for pair in analysis.neighbours)
@@ -117,7 +117,7 @@ def test_neighbours_of_a_stopped_run_are_told_apart_by_declared_orders_alone(tmp
 
 def test_orders_by_a_judge_that_is_not_trusted_have_the_warning(tmp_path):
     rule = rule_of(tmp_path)
-    orders = Orders(rule, 0, 0, 0, [[] for _ in rule.rankings])
+    orders = Orders(rule, 0, 0, [[] for _ in rule.rankings])
     (ranking,) = rule.rankings
     found = replace(an_analysis(coverage=1e-5), source=ranking.method, judge=ranking.judge)
     assert [table.warning for table in tables_of(orders, [found])] == [found.warning]

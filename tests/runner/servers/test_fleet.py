@@ -79,7 +79,7 @@ def test_a_server_that_runs_elsewhere_has_the_settings_of_the_recipe_only():
 @contextmanager
 def fleet_of(folder: Path, one: ModelSpec, replicas: int = 0) -> Iterator[Fleet]:
     """The servers of the model `m`: `replicas` that are launched, or the one that is there."""
-    placed = [PlacedServer("m", ("m",), (Share(),) * replicas)] if replicas else None
+    placed = [PlacedServer("m", ("m",), (Share(),) * replicas)] if replicas else ()
     with Store.open(folder / "store.sqlite") as store:
         probes = None if replicas else Probes(store, {})
         yield Fleet([one], {"m": b"m"}, folder.joinpath, store, placed=placed, probes=probes)

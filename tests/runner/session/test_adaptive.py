@@ -80,7 +80,7 @@ async def run(server, n_items, *, start=64, fix_at=None):
     )
     session = msgspec.structs.replace(parts, limits=limits).session()
     if fix_at is not None:
-        asyncio.get_running_loop().call_later(fix_at, session.adaptive.by_hand, "m", 3)
+        asyncio.get_running_loop().call_later(fix_at, session.adaptive.set_limit, "m", 3)
     started = asyncio.get_running_loop().time()
     async with asyncio.TaskGroup() as group:
         following = group.create_task(session.adaptive.run())
@@ -172,7 +172,7 @@ async def test_servers_that_come_and_go_take_their_share_of_the_limit_along():
         session.adaptive.servers("m", n_there)
         limits.append(parts.core.limit("m"))
     assert limits == [16, 16, 48, 64]
-    session.adaptive.by_hand("m", 7)
+    session.adaptive.set_limit("m", 7)
     session.adaptive.servers("m", 2)
     assert parts.core.limit("m") == 7, "what was said by hand stays"
 

@@ -101,7 +101,7 @@ class Session:
     def resume(self):
         self.told.append("resume")
 
-    def by_hand(self, model, n):
+    def set_limit(self, model, n):
         self.told.append(f"limit {model} {n}")
         return 8
 

@@ -240,7 +240,7 @@ async def test_a_raised_limit_is_used_at_once_and_a_lowered_one_kept():
 
     for at, change in ((1.05, 16), (2.05, 4)):
         loop.call_later(at, note)
-        loop.call_later(at, session.adaptive.by_hand, "a", change)
+        loop.call_later(at, session.adaptive.set_limit, "a", change)
     # What was in flight when the limit was lowered has ended by then.
     loop.call_later(2.25, note)
     await session.run()
