@@ -140,12 +140,12 @@ class ByIds(OpenaiCompatible):
 
     @as_outcome
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
-        """See `orchestrator.backend.SpellsTokens`."""
+        """See `orchestrator.backend.Backend`."""
         return await self._separated.spell(ids)
 
     @as_outcome
     async def rendered(self, messages: Messages) -> tuple[Ids, str]:
-        """See `orchestrator.backend.RendersChats`."""
+        """See `orchestrator.backend.Backend`."""
         ids = await self._contexts.prompt(messages)
         return ids, await self._contexts.server.text(ids)
 
@@ -206,10 +206,9 @@ class ByIds(OpenaiCompatible):
         if not begun and ask.prefix.text:
             begun = (await self._contexts.continuation(prompt, ask.prefix.text)).ids
         whole = (*prompt, *begun)
-        paths, tree = await self._paths(whole, len(begun), ask.labels)
+        labels = await self._paths(whole, len(begun), ask.labels)
         negligible = self._config.choose_negligible
-        least = math.log(negligible) if negligible else -math.inf
-        return whole, Walk(tree, least, paths)
+        return whole, Walk(labels, math.log(negligible) if negligible else -math.inf)
 
     async def _paths(self, whole: Ids, n_begun: int, labels: Sequence[Label]) -> Cut:
         """Cut labels after the prompt and the begun answer, whose ids are the last `n_begun`.

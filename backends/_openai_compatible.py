@@ -73,7 +73,7 @@ _NO_PLAIN_CHOICE: Final = (
 )
 
 
-class OpenaiCompatible:
+class OpenaiCompatible(Backend):
     """A connection to one model behind `/v1/chat/completions`.
 
     Args:
@@ -186,7 +186,7 @@ class OpenaiCompatible:
 
     @as_outcome
     async def rendered(self, messages: Messages) -> tuple[Ids, str | None]:
-        """See `orchestrator.backend.RendersChats`; by vLLM's routes, which other servers have."""
+        """See `orchestrator.backend.Backend`; by vLLM's routes, which other servers have."""
         routes = TokenizerRoutes(self._ask, self._endpoint.model, self._dialect.template)
         ids = await routes.chat(self._dialect.taken(messages), opens=True, goes_on=False)
         text = await outcome(routes.text(ids))
@@ -380,7 +380,7 @@ class Native(OpenaiCompatible):
         )
 
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
-        """See `orchestrator.backend.RatesAnswers`; the server renders the conversation."""
+        """See `orchestrator.backend.Backend`; the server renders the conversation."""
         return await self._rated(ask)
 
     @as_outcome
@@ -400,7 +400,7 @@ class HttpKind(BackendKind[H]):
         made: Class of the connections, made from an endpoint, a transport and settings.
     """
 
-    made: ClassVar[type[Any]]
+    made: ClassVar[Callable[[Endpoint, Transport, Any], Backend]]
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", plain_choose=True, reward=True
     )
@@ -408,8 +408,7 @@ class HttpKind(BackendKind[H]):
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
         transport = http_transport(endpoint)
-        made: Backend = self.made(endpoint, transport, self.config)
-        return made
+        return self.made(endpoint, transport, self.config)
 
 
 class NativeKind(HttpKind[ChatConfig]):

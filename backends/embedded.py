@@ -18,7 +18,7 @@ class Connection(Native):
 
     @as_outcome
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
-        """See `orchestrator.backend.SpellsTokens`."""
+        """See `orchestrator.backend.Backend`."""
         if self._separated is None:
             self._separated = Separated(TokenizerRoutes(self._ask, self._endpoint.model))
         return await self._separated.spell(ids)

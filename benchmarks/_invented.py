@@ -40,7 +40,7 @@ class Config(Settings):
     """Settings that a recipe gives beside `kind`: none."""
 
 
-class Connection:
+class Connection(Backend):
     """A connection to one model."""
 
     def __init__(self, endpoint: Endpoint) -> None:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any, Final, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
@@ -287,139 +287,85 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
 
 
-_NOT_OFFERED: Final = unsupported("this kind of back-end does not offer that")
-
-
-class Asked(Protocol):
-    """A client of one model."""
-
-    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:  # noqa: ARG002
-        """Draw a text; `seed` is sent where the server honours seeds."""
-        return _NOT_OFFERED
-
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:  # noqa: ARG002 (a default)
-        """Teacher-force the ids of `ask`."""
-        return _NOT_OFFERED
-
-    async def choose(self, ask: ChooseAsk) -> Choice | Failure:  # noqa: ARG002 (a default)
-        """Read label probabilities."""
-        return _NOT_OFFERED
-
-
-@runtime_checkable
-class Backend(Asked, Protocol):
-    """A connection to one served model."""
-
-    async def provenance(self) -> Provenance | Failure:
-        """Ask the server what it is; also serves as its health check."""
-        ...
-
-    async def load(self) -> ServerLoad | None:
-        """Load figures, or None where the server publishes none."""
-        return None
-
-    async def close(self) -> None:
-        """Close connections."""
-        ...
-
-
-@runtime_checkable
-class SharesOut(Protocol):
-    """An optional ability of a back-end over several servers: choose one for each request."""
-
-    def for_request(self, request: Request) -> Asked:
-        """Return the client for this request: its group and what servers have said to it count."""
-        ...
-
-
-@runtime_checkable
-class Defers(Protocol):
-    """An optional ability of a back-end whose answers come hours later: a run can stop meanwhile.
-
-    Attributes:
-        defers: True; what is in flight when a run stops is asked for again by its next call.
-    """
-
-    defers: bool
-
-    async def withdraw(self) -> None:
-        """Have nothing more answered; return when what was answered until then has come."""
-        ...
-
-
-@runtime_checkable
-class NamesItself(Protocol):
-    """An optional ability of a back-end whose replies name what answered: tell that this changed.
-
-    Attributes:
-        renamed: Called, on the event loop, when replies are of another model or fingerprint.
-    """
-
-    renamed: Callable[[], None]
-
-
-@runtime_checkable
-class SpellsTokens(Protocol):
-    """An optional ability of a back-end whose server names tokens by ids: give their texts.
-
-    The texts are written down once in the run, so that its tokens can be read without the server.
-    """
-
-    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:
-        """Return the bytes of tokens by id, as far as they are known; special ones by their names.
-
-        Bytes that a server can't tell are those of U+FFFD.
-        """
-        ...
-
-
-@runtime_checkable
-class RendersChats(Protocol):
-    """An optional ability of a back-end whose server tokenises chats, which probes look at."""
-
-    async def rendered(self, messages: Messages) -> tuple[tuple[int, ...], str | None] | Failure:
-        """Return the ids of a prompt, the opening of the assistant's turn included, and its text.
-
-        The text is None where the server does not turn ids into text.
-        """
-        ...
-
-
-_SPELLS_NONE: Final = unsupported("the server gives no texts of token ids")
-
-
-async def spell(backend: Backend, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:
-    """The texts of tokens by id; a permanent failure where a back-end can't give them."""
-    return await backend.spell(ids) if isinstance(backend, SpellsTokens) else _SPELLS_NONE
-
-
-@runtime_checkable
-class ComparesTexts(Protocol):
-    """Function of a back-end whose capabilities have `similarity`."""
-
-    async def similarity(self, ask: SimilarityAsk) -> PairScores | Failure:
-        """Compare every ordered pair of texts."""
-        ...
-
-
-@runtime_checkable
-class RatesAnswers(Protocol):
-    """Function of a back-end whose capabilities have `reward`."""
-
-    async def reward(self, ask: RewardAsk) -> Rewards | Failure:
-        """Rate a conversation."""
-        ...
-
-
+NOT_OFFERED: Final = unsupported("this kind of back-end does not offer that")
 _RATES_NONE: Final = unsupported(
     "this kind of server can't rate answers by a reward model; vLLM, SGLang and the embedded "
     "server can: say `backend: vllm` (or sglang, embedded)"
 )
 
 
-async def reward(backend: object, ask: RewardAsk) -> Rewards | Failure:
-    """Request a reward model's outputs; a permanent failure if the back-end can't."""
-    return await backend.reward(ask) if isinstance(backend, RatesAnswers) else _RATES_NONE
+class Asked:
+    """A client of one model; what it does not offer is a permanent failure."""
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:  # noqa: ARG002
+        """Draw a text; `seed` is sent where the server honours seeds."""
+        return NOT_OFFERED
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:  # noqa: ARG002 (a default)
+        """Teacher-force the ids of `ask`."""
+        return NOT_OFFERED
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:  # noqa: ARG002 (a default)
+        """Read label probabilities."""
+        return NOT_OFFERED
+
+    async def similarity(self, ask: SimilarityAsk) -> PairScores | Failure:  # noqa: ARG002
+        """Compare every ordered pair of texts."""
+        return NOT_OFFERED
+
+    async def reward(self, ask: RewardAsk) -> Rewards | Failure:  # noqa: ARG002 (a default)
+        """Rate a conversation by a reward model."""
+        return _RATES_NONE
+
+
+class Backend(Asked, ABC):
+    """A connection to one served model.
+
+    Attributes:
+        defers: True if answers come hours later, so that a run can stop meanwhile: what is in
+            flight then is asked for again by its next call.
+        renamed: Called, on the event loop, when replies, if they name what answered, are of another
+            model or fingerprint than before.
+    """
+
+    defers = False
+    renamed: Callable[[], None] = staticmethod(lambda: None)
+
+    @abstractmethod
+    async def provenance(self) -> Provenance | Failure:
+        """Ask the server what it is; also serves as its health check."""
+
+    def for_request(self, request: Request) -> Asked:  # noqa: ARG002 (for those that share out)
+        """Return the client for a request; over several servers one of them is chosen for it."""
+        return self
+
+    async def load(self) -> ServerLoad | None:
+        """Load figures, or None where the server publishes none."""
+        return None
+
+    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:  # noqa: ARG002
+        """Return the bytes of tokens by id, as far as they are known; special ones by their names.
+
+        Bytes that a server can't tell are those of U+FFFD. The texts are written down once in the
+        run, so that its tokens can be read without the server.
+        """
+        return NOT_OFFERED
+
+    async def rendered(
+        self,
+        messages: Messages,  # noqa: ARG002 (a default)
+    ) -> tuple[tuple[int, ...], str | None] | Failure:
+        """Return the ids of a prompt, the opening of the assistant's turn included, and its text.
+
+        The text is None where the server does not turn ids into text. Probes look at both.
+        """
+        return NOT_OFFERED
+
+    async def withdraw(self) -> None:
+        """Have nothing more answered; return when what was answered until then has come."""
+
+    async def close(self) -> None:
+        """Close connections."""
 
 
 class BackendKind(Plugin[ConfigT], ABC):
@@ -443,10 +389,7 @@ class BackendKind(Plugin[ConfigT], ABC):
 
 
 class ComparerKind(BackendKind[ConfigT]):
-    """A kind of back-end that compares texts on this machine, without a server.
-
-    Its connections are `ComparesTexts`, too.
-    """
+    """A kind of back-end that compares texts on this machine, without a server."""
 
     @property
     def capabilities(self) -> Capabilities:

@@ -8,6 +8,7 @@ from orchestrator.ask import (
     AskFailed,
     ChooseAsk,
     GenerateAsk,
+    Request,
     RewardAsk,
     ScoreAsk,
     SimilarityAsk,
@@ -19,12 +20,9 @@ from orchestrator.backend import (
     BackendKind,
     Capabilities,
     ComparerKind,
-    ComparesTexts,
     Endpoint,
     Provenance,
-    RatesAnswers,
     ServerLoad,
-    SpellsTokens,
 )
 from orchestrator.columns import AnswerColumns, PairColumns, RewriteColumns, ScoreColumns
 from orchestrator.contracts.method import (
@@ -89,16 +87,16 @@ if TYPE_CHECKING:
 __all__ = [
     "LOCAL", "About", "Analysis", "AnswerColumns", "Ask", "AskFailed", "Asked", "Backend",
     "BackendKind", "Capabilities", "Cell", "Choice", "ChooseAsk", "Column", "Columns",
-    "Combination", "Companion", "Compared", "Comparer", "ComparerKind", "ComparesTexts", "Context",
-    "Dataset", "DatasetError", "DatasetKind", "Endpoint", "Failure", "Figure", "File",
-    "FileSettings", "FolderSettings", "Footprint", "GenerateAsk", "Generation", "Item", "Label",
-    "LaunchError", "LaunchKind", "Measured", "Message", "Messages", "Method", "MethodSettings",
-    "ModelName", "PairColumns", "PairScores", "Picture", "Plugin", "PluginError", "Prefix",
-    "Program", "Provenance", "RatesAnswers", "RewardAsk", "Rewards", "RewriteColumns", "Row",
-    "RunningServer", "Sampling", "ScoreAsk", "ScoreColumns", "Scored", "ServeOptions",
-    "ServedModel", "ServerLoad", "Settings", "SimilarityAsk", "Source", "SpellsTokens", "Stage",
-    "Statistic", "StatisticSettings", "Summary", "Table", "TopLogprobs", "Unit", "UsageError",
-    "from_items", "labels", "make_table", "points", "table_columns", "typed",
+    "Combination", "Companion", "Compared", "Comparer", "ComparerKind", "Context", "Dataset",
+    "DatasetError", "DatasetKind", "Endpoint", "Failure", "Figure", "File", "FileSettings",
+    "FolderSettings", "Footprint", "GenerateAsk", "Generation", "Item", "Label", "LaunchError",
+    "LaunchKind", "Measured", "Message", "Messages", "Method", "MethodSettings", "ModelName",
+    "PairColumns", "PairScores", "Picture", "Plugin", "PluginError", "Prefix", "Program",
+    "Provenance", "Request", "RewardAsk", "Rewards", "RewriteColumns", "Row", "RunningServer",
+    "Sampling", "ScoreAsk", "ScoreColumns", "Scored", "ServeOptions", "ServedModel", "ServerLoad",
+    "Settings", "SimilarityAsk", "Source", "Stage", "Statistic", "StatisticSettings", "Summary",
+    "Table", "TopLogprobs", "Unit", "UsageError", "from_items", "labels", "make_table", "points",
+    "table_columns", "typed",
 ]  # fmt: skip
 
 

@@ -200,7 +200,7 @@ class Connection(ByIds):
 
     @as_outcome
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
-        """See `orchestrator.backend.SpellsTokens`; the server knows the bytes of each."""
+        """See `orchestrator.backend.Backend`; the server knows the bytes of each."""
         await self._server()
         asked = tuple(ids)
         return dict(zip(asked, await self._tokenizer.spelled(asked), strict=True))

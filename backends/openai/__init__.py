@@ -106,12 +106,8 @@ class Connection(OpenaiCompatible):
 
     Such an endpoint says little of itself, and its connections show nothing when it puts another
     model behind a name. Its replies do, so a change of what they say is a warning, and told.
-
-    Attributes:
-        renamed: See `orchestrator.backend.NamesItself`.
     """
 
-    renamed: Callable[[], None] = staticmethod(lambda: None)
     lists = ("/v1/models", "/models")
     _reached: str | None = None
     _origin: Origin | None = None

@@ -35,7 +35,7 @@ from backends.openai.batch_files import (
 )
 from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, ScoreAsk
-from orchestrator.backend import LOCAL, ROUTES_MISSING, Batch, Endpoint
+from orchestrator.backend import LOCAL, ROUTES_MISSING, Asked, Batch, Endpoint
 from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.records import REQUEST, SERVER, Choice, Failure, Generation, Scored
 from orchestrator.wire import failures
@@ -57,25 +57,21 @@ _log = logging.getLogger(__name__)
 
 
 class Batched(Connection):
-    """A connection to one model that answers in batches.
-
-    Attributes:
-        defers: See `orchestrator.backend.Defers`.
-    """
+    """A connection to one model that answers in batches."""
 
     defers = True
     _transport: "BatchTransport"
 
     def for_request(self, request: Request) -> "_OfRequest":
-        """See `orchestrator.backend.SharesOut`."""
+        """See `orchestrator.backend.Backend`."""
         return _OfRequest(self, request.key)
 
     async def withdraw(self) -> None:
-        """See `orchestrator.backend.Defers`."""
+        """See `orchestrator.backend.Backend`."""
         await self._transport.withdraw()
 
 
-class _OfRequest:
+class _OfRequest(Asked):
     """Asks for one request, whose key goes along; what else a worker asks has none."""
 
     def __init__(self, backend: Batched, key: bytes) -> None:

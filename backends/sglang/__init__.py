@@ -116,7 +116,7 @@ class Connection(ByIds):
 
     @as_outcome
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
-        """See `orchestrator.backend.RatesAnswers`; the conversation is rendered here."""
+        """See `orchestrator.backend.Backend`; the conversation is rendered here."""
         self._check_ratable(ask.messages)
         config, model = self._config, self._endpoint.model
         if config.chat_template is None:
@@ -170,14 +170,14 @@ class Connection(ByIds):
     async def _look(self, whole: Ids, walk: Walk, nodes: Sequence[Path]) -> int:
         """Read the tokens that may follow at nodes; how many prompt tokens were cached."""
         prompts = [(*whole, *node) for node in nodes]
-        wanted = [walk.tree.children[node] for node in nodes]
-        looked = await self._ask(
+        wanted = [walk.children[node] for node in nodes]
+        readings, n_cached = await self._ask(
             GENERATE,
             wire.look(prompts, wanted, self._config.lora_path),
             lambda body, secret: wire.looked(body, prompts, wanted, secret),
         )
-        walk.add(nodes, looked.readings)
-        return looked.n_cached
+        walk.add(nodes, readings)
+        return n_cached
 
 
 class Kind(HttpKind[Config]):

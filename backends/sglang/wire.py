@@ -263,7 +263,7 @@ def looked(
             raise Failed(_NO_NUMBER)
         readings.append(NodeReading(dict(zip(tokens, values, strict=True))))
         n_cached += count(meta.cached_tokens)
-    return Looked(tuple(readings), n_cached)
+    return tuple(readings), n_cached
 
 
 @as_value

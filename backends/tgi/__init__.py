@@ -86,12 +86,12 @@ class Connection(OpenaiCompatible):
         )
 
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:
-        """See `orchestrator.backend.SpellsTokens`; known from replies, without a request."""
+        """See `orchestrator.backend.Backend`; known from replies, without a request."""
         return {one: self._spelled[one] for one in ids if one in self._spelled}
 
     @as_outcome
     async def rendered(self, messages: Messages) -> tuple[Ids, str]:
-        """See `orchestrator.backend.RendersChats`."""
+        """See `orchestrator.backend.Backend`."""
         found = await self._prompt(messages)
         return found.ids, found.text
 

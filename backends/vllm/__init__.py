@@ -28,7 +28,7 @@ from orchestrator.backend import (
 )
 from orchestrator.records import Choice, Failure, Generation, Rewards, unsupported
 from orchestrator.wire import by_ids, rulings
-from orchestrator.wire.by_ids import Forced, Looked, Path, Walk
+from orchestrator.wire.by_ids import Forced, Path, Reading, Walk
 from orchestrator.wire.failures import Failed, known
 from orchestrator.wire.requests import Dialect
 
@@ -124,7 +124,7 @@ class Connection(ByIds):
         return wire.MIXED_UP if is_mixed else possible(drawn)
 
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
-        """See `orchestrator.backend.RatesAnswers`; the server renders the conversation."""
+        """See `orchestrator.backend.Backend`; the server renders the conversation."""
         return await self._rated(ask)
 
     @as_outcome
@@ -180,7 +180,7 @@ class Connection(ByIds):
         # The prompt and what labels begin with together, while it is surely in the prefix cache: in
         # the server's queue others would come between. Of many nodes the root first, since what it
         # rules out is not asked.
-        nodes = list(walk.tree.children)
+        nodes = list(walk.children)
         first = nodes if len(nodes) <= _NODES_AT_ONCE else [()]
         n_cached, n_requests, n_exact = await self._look(walk, whole, first), 1, 0
         look_closer = self._force if self._forces else self._look_exactly
@@ -205,16 +205,16 @@ class Connection(ByIds):
         # Prompts that are under way beyond one for a request.
         self._n_extra += len(prompts) - 1
         try:
-            looked = await self._ask(
+            readings, n_cached = await self._ask(
                 _COMPLETIONS,
                 wire.look(model, prompts, most),
                 lambda body, secret: wire.looked(body, prompts, most, secret),
             )
         finally:
             self._n_extra -= len(prompts) - 1
-        walk.add(nodes, looked.readings)
+        walk.add(nodes, readings)
         # Of several prompts the server tells it of the last, which finds what the first computed.
-        return looked.n_cached if len(nodes) == 1 else 0
+        return n_cached if len(nodes) == 1 else 0
 
     async def _force(self, walk: Walk, whole: Ids, missing: Mapping[Path, Sequence[int]]) -> int:
         """Read tokens that are missing at nodes by drawing each; how many requests that took."""
@@ -228,7 +228,7 @@ class Connection(ByIds):
                 for token, nodes in nodes_of.items()
             ]
         for nodes, task in tasks:
-            walk.add(nodes, known(task.result()).readings)
+            walk.add(nodes, known(task.result()))
         return len(nodes_of)
 
     async def _look_exactly(
@@ -239,19 +239,22 @@ class Connection(ByIds):
         firsts = range(0, len(wanted), wire.MOST_EXACT_IDS)
         for first in firsts:
             some = wanted[first : first + wire.MOST_EXACT_IDS]
-            walk.add(missing, (await self._given_tokens(whole, missing, some)).readings)
+            walk.add(missing, await self._given_tokens(whole, missing, some))
         return len(firsts)
 
-    async def _given_tokens(self, whole: Ids, nodes: Iterable[Path], ids: Sequence[int]) -> Looked:
+    async def _given_tokens(
+        self, whole: Ids, nodes: Iterable[Path], ids: Sequence[int]
+    ) -> tuple[Reading, ...]:
         """Read given next tokens at nodes, drawn by force or by their ids."""
         model, forced = self._endpoint.model, self._forces
         prompts = [(*whole, *node) for node in nodes]
         named = {"allowed_token_ids" if forced else "logprob_token_ids": ids}
-        return await self._ask(
+        readings, _ = await self._ask(
             _COMPLETIONS,
             wire.look(model, prompts, 0, **named),
             lambda body, secret: wire.looked_exactly(body, prompts, ids, secret, forced=forced),
         )
+        return readings
 
     async def _enough(self, n_top: int) -> None:
         """Refuse more alternatives than the server lists."""

@@ -129,7 +129,7 @@ def looked(body: bytes, prompts: Sequence[Path], n_least: int, secret: str) -> L
     kept = [(row, least) for row, least in map(_kept, listings) if len(row) >= n_least]
     if len(kept) < len(listings):
         raise Failed(MIXED_UP)
-    return Looked(tuple(Reading(row, least) for row, least in kept), n_cached)
+    return tuple(Reading(row, least) for row, least in kept), n_cached
 
 
 def _kept(row: dict[int, float]) -> tuple[dict[int, float], float]:
@@ -167,7 +167,7 @@ def looked_exactly(
         )
         raise Failed(unsupported(said))
     readings = tuple(Reading({token: row[token] for token in ids}) for row in listings)
-    return Looked(readings, n_cached)
+    return readings, n_cached
 
 
 _MOST_UNLISTED: Final = -0.5

@@ -318,16 +318,16 @@ def choose(request: ChooseRequest, served: Served) -> Work:
     groups = [[found.ids for found in group] for group in continuations]
     names = [", ".join(spellings) for spellings in request.labels]
     try:
-        paths, tree = cut(groups, names, served.tokens.end_of_turn)
+        paths, children = cut(groups, names, served.tokens.end_of_turn)
     except PathsError as error:
         raise bad_request(str(error), "labels") from error
-    _, *inner = nodes = sorted(tree.children, key=lambda node: (len(node), node))
+    _, *inner = nodes = sorted(children, key=lambda node: (len(node), node))
     if len(inner) > _MOST_NODES:
         raise bad_request(f"the labels have more than {_MOST_NODES} tokens", "labels")
     n_prompt = len(begun)
     served.check_length(n_prompt, max(map(len, nodes)) + 1)
     places = [n_prompt - 1, *range(n_prompt, n_prompt + len(inner))]
-    reader = Branches(places, [list(tree.children[node]) for node in nodes])
+    reader = Branches(places, [list(children[node]) for node in nodes])
     job = Job(
         [*begun, *(node[-1] for node in inner)],
         n_prompt,

@@ -142,13 +142,15 @@ def check(method: Method[MethodSettings]) -> None:
 
 
 def connected(kind: BackendKind[Settings], endpoint: Endpoint) -> Backend:
-    """Return the connection of a back-end; a `PluginError` if it lacks what a run calls."""
+    """Return the connection of a back-end; a `PluginError` if a run can't call what it has."""
     connection, faults = kind.connect(endpoint), []
     called = {"generate": ("ask", "seed"), "score": ("ask",), "choose": ("ask",)}
+    if not isinstance(connection, Backend):
+        said = f"returned {type(connection).__name__}, which is not derived from Backend"
+        raise broken(kind, "connect", said)
     for name in (*called, "provenance", "load", "close"):
-        value = getattr(connection, name, None)
         fault_of = called_with(*called.get(name, ()), is_async=True)
-        if fault := "is missing" if value is None else fault_of(value):
+        if fault := fault_of(getattr(connection, name)):
             faults.append(f"{name!r} {fault}")
     if faults:
         said = f"returned {type(connection).__name__}, of which {'; '.join(faults)}"

@@ -16,9 +16,9 @@ import msgspec
 from asyncio_throttle.throttler import Throttler
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request, RewardAsk, ScoreAsk
-from orchestrator.backend import Asked, Backend, ComparesTexts, Defers, SharesOut, answered, reward
+from orchestrator.backend import Asked, Backend, answered
 from orchestrator.errors import OrchestratorError
-from orchestrator.records import Failure, Outcome, unsupported
+from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.core import Core, ModelState, Settled
 from orchestrator.scheduler.ready import Admission
 
@@ -31,20 +31,12 @@ class Link(msgspec.Struct, eq=False):
     connecting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     pacing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     backend: Backend | None = None
-    shares: SharesOut | None = None
-    defers: bool = False
     failure: Failure | None = None
     n_refused: int = 0
     n_workers: int = 0
     idle: deque[asyncio.Future[None]] = msgspec.field(default_factory=deque)
     timer: asyncio.Handle | None = None
     due: float = 0.0
-
-    def use(self, backend: Backend) -> None:
-        """Send requests over this connection from now on."""
-        self.backend = backend
-        self.shares = backend if isinstance(backend, SharesOut) else None
-        self.defers = isinstance(backend, Defers)
 
 
 async def send(backend: Asked, request: Request) -> Outcome | Failure:
@@ -57,10 +49,8 @@ async def send(backend: Asked, request: Request) -> Outcome | Failure:
     if isinstance(ask, ScoreAsk):
         return await backend.score(ask)
     if isinstance(ask, RewardAsk):
-        return await reward(backend, ask)
-    if isinstance(backend, ComparesTexts):
-        return await backend.similarity(ask)
-    return unsupported(f"no back-end computes {type(ask).__name__}")
+        return await backend.reward(ask)
+    return await backend.similarity(ask)
 
 
 def throttler(per_minute: float | None) -> Throttler | None:
@@ -243,7 +233,7 @@ class Scheduler:
 
     async def _withdraw(self, then: Callable[[], None]) -> None:
         for link in self._links.values():
-            if link.defers and isinstance(link.backend, Defers):
+            if link.backend is not None:
                 await link.backend.withdraw()
         self._guarded(then)
 
@@ -361,7 +351,7 @@ class Scheduler:
             return
         else:
             started = self._loop.time()
-            outcome = await self._attempt(link, link.backend, request)
+            outcome = await self._attempt(link.backend, request)
             now = self._loop.time()
             latency_s = now - started
             if outcome is None:
@@ -382,18 +372,16 @@ class Scheduler:
             for other in self._links.values():
                 self._fill(other)
 
-    async def _attempt(
-        self, link: Link, backend: Backend, request: Request
-    ) -> Outcome | Failure | None:
+    async def _attempt(self, backend: Backend, request: Request) -> Outcome | Failure | None:
         """Ask once; None where the answer comes so late that a run which stops does not wait."""
-        asked = backend if link.shares is None else link.shares.for_request(request)
-        self.n_deferred += link.defers
+        asked = backend.for_request(request)
+        self.n_deferred += backend.defers
         try:
-            if link.defers:
+            if backend.defers:
                 return await self._until_stop(lambda: answered(send(asked, request)))
             return await answered(send(asked, request))
         finally:
-            self.n_deferred -= link.defers
+            self.n_deferred -= backend.defers
             self._ends.attempted(request)
 
     def _is_admitted(self, request: Request) -> bool:
@@ -448,7 +436,7 @@ class Scheduler:
                 link.n_refused += 1
                 return found
             if found is not None:
-                link.use(found)
+                link.backend = found
                 self._core.models[link.model].was_there = True
             return None
 

@@ -24,7 +24,12 @@ from orchestrator.wire.requests import encode, messages_of
 
 
 Path = tuple[int, ...]
-Cut = tuple[tuple[tuple[Path, ...], ...], "Trie"]
+Children = Mapping[Path, tuple[int, ...]]
+"""The inner nodes of a trie of paths: the tokens that may follow, by the tokens that lead there.
+
+The root, `()`, comes first, parents before children.
+"""
+Cut = tuple[tuple[tuple[Path, ...], ...], Children]
 """Labels as tokens: their paths by label and spelling, none of which begins another; their tree."""
 
 
@@ -43,19 +48,6 @@ def nested(paths: Iterable[Path]) -> frozenset[Path]:
     return frozenset(found)
 
 
-def close(paths: Sequence[Path], end_of_turn: int) -> list[Path]:
-    """End those paths by the end-of-turn token that can't be told apart without it.
-
-    Raises:
-        PathsError: If they still can't.
-    """
-    open_ones = nested(paths)
-    closed = [(*path, end_of_turn) if path in open_ones else path for path in paths]
-    if nested(closed):
-        raise PathsError("a label begins with another label followed by the end of the turn")
-    return closed
-
-
 def cut(groups: Sequence[Sequence[Path]], names: Sequence[str], end_of_turn: int | None) -> Cut:
     """Return labels whose paths are ended by the end-of-turn token where need be, and their tree.
 
@@ -70,46 +62,26 @@ def cut(groups: Sequence[Sequence[Path]], names: Sequence[str], end_of_turn: int
     flat = [path for group in groups for path in group]
     if not all(flat):
         raise PathsError("a label has no tokens")
+    ended: dict[Path, Path] = {}
     if end_of_turn is not None:
-        flat = close(flat, end_of_turn)
-    closed = iter(flat)
-    paths = tuple(tuple(next(closed) for _ in group) for group in groups)
+        ended = {path: (*path, end_of_turn) for path in nested(flat)}
+    paths = tuple(tuple(ended.get(path, path) for path in group) for group in groups)
+    flat = [path for group in paths for path in group]
+    if nested(flat):
+        behind = " followed by the end of the turn" if ended else ""
+        raise PathsError(f"a label begins with another label{behind}")
     owner: dict[Path, int] = {}
     for label, group in enumerate(paths):
         for path in group:
             if (other := owner.setdefault(path, label)) != label:
                 said = f"the labels {names[other]!r} and {names[label]!r} share a spelling"
                 raise PathsError(said)
-    return paths, Trie.of([path for group in paths for path in group])
-
-
-class Trie(msgspec.Struct, frozen=True):
-    """The inner nodes of a trie of paths, each by the tokens that lead to it.
-
-    Attributes:
-        paths: Distinct, none of them the beginning of another.
-        children: Tokens that may follow, by node; the root, `()`, first, parents before children.
-    """
-
-    paths: tuple[Path, ...]
-    children: Mapping[Path, tuple[int, ...]]
-
-    @classmethod
-    def of(cls, paths: Sequence[Path]) -> "Trie":
-        """The trie of paths none of which begins another.
-
-        Raises:
-            PathsError: If one begins another.
-        """
-        distinct = tuple(dict.fromkeys(paths))
-        if nested(distinct):
-            raise PathsError("a label begins with another label")
-        found: dict[Path, dict[int, None]] = {}
-        for depth in range(max(map(len, distinct), default=0)):
-            for path in distinct:
-                if len(path) > depth:
-                    found.setdefault(path[:depth], {})[path[depth]] = None
-        return cls(distinct, {node: tuple(tokens) for node, tokens in found.items()})
+    children: dict[Path, dict[int, None]] = {}
+    for depth in range(max(map(len, flat), default=0)):
+        for path in flat:
+            if len(path) > depth:
+                children.setdefault(path[:depth], {})[path[depth]] = None
+    return paths, {node: tuple(tokens) for node, tokens in children.items()}
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -132,21 +104,17 @@ class Walk:
     """Distributions read at the nodes of a trie, and which are still to be read.
 
     Args:
-        tree: Of all paths.
+        labels: Their paths and tree, by `cut`.
         negligible: ln of the share of the most probable path below which another one is only
             bounded; -inf for never.
-        groups: The paths by label and spelling.
 
     Attributes:
         read: The distributions, by node.
-        tree: As given.
+        children: The tree.
     """
 
-    def __init__(
-        self, tree: Trie, negligible: float, groups: Sequence[Sequence[Path]] = ()
-    ) -> None:
-        self.tree = tree
-        self._groups = groups
+    def __init__(self, labels: Cut, negligible: float) -> None:
+        self._groups, self.children = labels
         self._negligible = negligible
         self.read: dict[Path, Reading] = {}
 
@@ -160,7 +128,7 @@ class Walk:
 
     def unread(self) -> list[Path]:
         """Nodes nobody has looked at and that can't be neglected, parents before children."""
-        nodes = [node for node in self.tree.children if node not in self.read]
+        nodes = [node for node in self.children if node not in self.read]
         if not nodes:
             return []
         least = self._least()
@@ -171,7 +139,7 @@ class Walk:
         unlisted = [
             (node, token)
             for node, reading in self.read.items()
-            for token in self.tree.children[node]
+            for token in self.children[node]
             if token not in reading.logprobs
         ]
         found: dict[Path, list[int]] = {}
@@ -187,7 +155,8 @@ class Walk:
 
     def _least(self) -> float:
         """The ln p that a path must be able to have."""
-        best = max((value(path, self.read)[1] for path in self.tree.paths), default=0.0)
+        paths = (path for group in self._groups for path in group)
+        best = max((value(path, self.read)[1] for path in paths), default=0.0)
         return best + self._negligible if best > -math.inf else -math.inf
 
 
@@ -244,11 +213,8 @@ def check_prompt(n_sent: int, n_read: int) -> None:
         raise Failed(unparseable(said))
 
 
-class Looked(msgspec.Struct, frozen=True):
-    """Distributions at several nodes, in the order they were asked."""
-
-    readings: tuple[Reading, ...]
-    n_cached: int
+Looked = tuple[tuple[Reading, ...], int]
+"""Distributions at several nodes, in the order they were asked; and cached tokens of prompts."""
 
 
 def top_of(rows: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs:

@@ -21,7 +21,7 @@ from orchestrator.plugin import (
 )
 
 
-class Connection:
+class Connection(Backend):
     def __init__(self, endpoint):
         self._endpoint = endpoint
 
@@ -34,14 +34,8 @@ class Connection:
     async def score(self, ask):
         return Failure("unsupported", "no scores", permanent=True)
 
-    async def choose(self, ask):
-        return Failure("unsupported", "no labels", permanent=True)
-
     async def provenance(self):
         return Provenance(backend="lab", base_url=self._endpoint.base_url, model="m")
-
-    async def load(self):
-        return None
 
     async def close(self):
         pass
@@ -107,7 +101,7 @@ def test_its_server_is_asked_by_the_back_end_alone(tmp_path, lab):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("async def load(self)", "async def lode(self)", "'load' is missing"),
+        ("Connection(Backend)", "Connection", "Connection, which is not derived from Backend"),
         ("async def score(self, ask)", "def score(self, ask)", "'score' must be a coroutine"),
         ("async def close(self)", "async def close(self, at)", "'close' must take ()"),
         ("return Generation(", "return (", "returned tuple, not Generation or Failure"),

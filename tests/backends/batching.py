@@ -6,7 +6,7 @@ from pathlib import Path
 
 from backends import openai
 from orchestrator.ask import ChooseAsk, GenerateAsk, Request
-from orchestrator.backend import Batch, Endpoint, SharesOut
+from orchestrator.backend import Batch, Endpoint
 from orchestrator.records import Generation, Message, Sampling, labels
 from tests.backends.kinds import kind_in
 
@@ -42,7 +42,7 @@ def connect(url: str, folder: Path, batch: Batch | None = QUICK, **fields):
 
 async def answer(backend, i: int, ask):
     request = Request(i.to_bytes(16, "big"), ask, i, i, 0, [], 0)
-    asked = backend.for_request(request) if isinstance(backend, SharesOut) else backend
+    asked = backend.for_request(request)
     return await (asked.choose(ask) if isinstance(ask, ChooseAsk) else asked.generate(ask, i))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from backends import bertscore
 from orchestrator.ask import SimilarityAsk
-from orchestrator.backend import LOCAL, ComparesTexts, Endpoint
+from orchestrator.backend import LOCAL, Endpoint
 from orchestrator.contracts.settings import BertScoreSettings
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
@@ -278,7 +278,6 @@ async def test_the_back_end_compares_in_its_thread_and_says_what_it_is(folder):
         bertscore.Kind(BertScoreSettings(encoder=str(folder), threads=1)).located(Path()).config
     )
     backend = bertscore.Kind(config).connect(Endpoint(base_url=LOCAL, model="bertscore:tiny"))
-    assert isinstance(backend, ComparesTexts)
     said = await backend.provenance()
     assert not isinstance(said, Failure)
     assert (said.backend, said.base_url, said.fingerprint) == ("bertscore", LOCAL, "cpu")

@@ -4,7 +4,7 @@ import pytest
 
 from backends import embedded, fake, openai, sglang, vllm
 from orchestrator.ask import RewardAsk
-from orchestrator.backend import Endpoint, RatesAnswers, reward
+from orchestrator.backend import Endpoint
 from orchestrator.records import Failure, Message, Rewards
 from tests.backends.kinds import kind_in
 from tests.fake import language
@@ -42,7 +42,6 @@ async def connect():
 @pytest.mark.parametrize("module", [embedded, fake, vllm])
 async def test_the_raw_reward_is_read(connect, module):
     backend, server = await connect(module)
-    assert isinstance(backend, RatesAnswers)
     good, bad = [
         await backend.reward(rating(text)) for text in ("baba bebe bibi", "bobo bubu bobo")
     ]
@@ -102,7 +101,7 @@ async def test_what_is_no_reward_is_a_failure(connect, tmp_path, data):
 
 async def test_other_kinds_of_servers_rate_nothing(connect):
     backend, server = await connect(openai)
-    found = await reward(backend, rating())
+    found = await backend.reward(rating())
     assert isinstance(found, Failure)
     assert (found.cause, found.permanent) == ("unsupported", True)
     assert "backend: vllm" in found.message

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from backends.rouge_l import Kind, common_subsequence, compared
 from orchestrator.ask import GenerateAsk, SimilarityAsk
-from orchestrator.backend import LOCAL, ComparesTexts, Endpoint
+from orchestrator.backend import LOCAL, Endpoint
 from orchestrator.contracts.settings import RougeLSettings
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure, Message, Sampling
@@ -130,7 +130,6 @@ def test_no_texts_make_no_scores():
 
 async def test_it_compares_off_the_event_loop_and_does_nothing_else():
     backend = Kind(RougeLSettings()).connect(Endpoint(base_url=LOCAL, model="rouge_l:words"))
-    assert isinstance(backend, ComparesTexts)
     found = await backend.similarity(SimilarityAsk("rouge_l:words", ("a b", "a c")))
     assert not isinstance(found, Failure)
     assert found.precision[0, 1] == pytest.approx(0.5)

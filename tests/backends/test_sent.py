@@ -25,7 +25,7 @@ from backends._openai_compatible import TRIED
 from backends._transport import Reply
 from backends.openai.transport import OpenaiTransport
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import Endpoint, Provenance, answered, check_header, reward, with_query
+from orchestrator.backend import Endpoint, Provenance, answered, check_header, with_query
 from orchestrator.errors import UsageError
 from orchestrator.network import trust, words_of
 from orchestrator.recipe.schema import ModelEntry
@@ -95,7 +95,7 @@ async def ask_all(backend, endpoint, kind: str) -> list[object]:
         await backend.score(ScoreAsk("m", MESSAGES, (), drawn.text)),
     ]
     found.append(await backend.choose(ChooseAsk("m", MESSAGES, LABELS)))
-    found += [await reward(backend, TRIED), await backend.load()]
+    found += [await backend.reward(TRIED), await backend.load()]
     module = KINDS[kind][0].__name__.rpartition(".")[2]
     target = Target(kind=module, endpoint=endpoint, backend=backend, provenance=stated)
     await probe_model(target)

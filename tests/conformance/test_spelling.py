@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orchestrator.ask import GenerateAsk, ScoreAsk
-from orchestrator.backend import Backend, spell
+from orchestrator.backend import Backend
 from orchestrator.records import Failure, Generation, IntArray, Message, Sampling, Scored
 from tests.conformance.servers import Running
 
@@ -19,7 +19,7 @@ UNKNOWN = "\N{REPLACEMENT CHARACTER}".encode()
 
 
 async def spelled(backend: Backend, ids: IntArray) -> list[bytes]:
-    found = await spell(backend, np.unique(ids).tolist())
+    found = await backend.spell(np.unique(ids).tolist())
     assert not isinstance(found, Failure), found
     return [found[one] for one in ids.tolist()]
 
@@ -60,13 +60,13 @@ async def test_tokens_of_a_server_without_such_a_route_are_known_from_replies(ba
     assert isinstance(made, Generation), made
     assert made.token_ids is not None
     assert made.offsets is not None
-    found = await spell(backend, made.token_ids.tolist())
+    found = await backend.spell(made.token_ids.tolist())
     assert not isinstance(found, Failure)
     assert b"".join(found[one] for one in made.token_ids.tolist()).decode() == made.text
 
 
 @pytest.mark.kinds("fake")
 async def test_a_server_that_can_t_says_so(backend: Backend):
-    found = await spell(backend, [1])
+    found = await backend.spell([1])
     assert isinstance(found, Failure)
     assert found.permanent

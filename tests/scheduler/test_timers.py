@@ -11,12 +11,13 @@ from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.loop import Scheduler
 from orchestrator.scheduler.ready import Admission
+from tests.answering import Answering
 
 N = 60
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
-class Twice:
+class Twice(Answering):
     """A server that fails at the first two attempts of each request."""
 
     def __init__(self):

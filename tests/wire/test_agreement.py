@@ -207,7 +207,7 @@ def of_sglang(*found):
 def test_next_tokens_are_those_that_were_asked_for():
     found = of_sglang((7, -0.5), (9, -1.5))
     assert not isinstance(found, Failure)
-    assert found.readings[0].logprobs == {7: -0.5, 9: -1.5}
+    assert found[0][0].logprobs == {7: -0.5, 9: -1.5}
     # Its last id is written as 0.
     assert not isinstance(of_sglang((7, -0.5), (0, -1.5)), Failure)
     refused(of_sglang((9, -1.5), (7, -0.5)), "other ids than requested")

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from orchestrator.records import TopLogprobs
 from orchestrator.wire.by_ids import (
+    Cut,
     PathsError,
     Reading,
-    Trie,
     Walk,
-    close,
     cut,
     nested,
     top_of,
@@ -47,9 +46,14 @@ class Model:
         return Reading({int(i): float(found[i]) for i in best}, float(found[best].min()))
 
 
-def walked(model: Model, paths: list[tuple[int, ...]], k: int, negligible: float) -> Walk:
+def label(*paths: tuple[int, ...]) -> Cut:
+    """One label of several spellings."""
+    return cut([paths], ["a"], END)
+
+
+def walked(model: Model, paths: Cut, k: int, negligible: float) -> Walk:
     """As the back-end walks: the root, then the rest, then what is missing."""
-    walk = Walk(Trie.of(paths), negligible)
+    walk = Walk(paths, negligible)
     walk.add([()], [model.reading((), k)])
     while True:
         if nodes := walk.unread():
@@ -64,16 +68,17 @@ def walked(model: Model, paths: list[tuple[int, ...]], k: int, negligible: float
 
 @given(PATHS, st.integers(0, 50), st.integers(1, 5))
 def test_asking_for_what_is_missing_gives_every_label_exactly(paths, seed, k):
-    model, closed = Model(seed), close(paths, END)
-    walk = walked(model, closed, k, -math.inf)
-    for path in closed:
+    model, found = Model(seed), label(*paths)
+    walk = walked(model, found, k, -math.inf)
+    for path in found[0][0]:
         assert value(path, walk.read) == pytest.approx((model.of(path), model.of(path)))
 
 
 @given(PATHS, st.integers(0, 50), st.integers(1, 5))
 def test_what_is_neglected_is_bounded(paths, seed, k):
-    model, closed, share = Model(seed), close(paths, END), 1e-2
-    walk = walked(model, closed, k, math.log(share))
+    model, found, share = Model(seed), label(*paths), 1e-2
+    walk = walked(model, found, k, math.log(share))
+    closed = found[0][0]
     best = max(value(path, walk.read)[1] for path in closed)
     for path in closed:
         known, upper = value(path, walk.read)
@@ -85,22 +90,22 @@ def test_what_is_neglected_is_bounded(paths, seed, k):
 
 
 def test_a_branch_that_is_ruled_out_at_the_root_is_not_walked():
-    walk = Walk(Trie.of([(1, 2), (1, 3), (4, 2)]), math.log(1e-4))
+    walk = Walk(label((1, 2), (1, 3), (4, 2)), math.log(1e-4))
     walk.add([()], [Reading({1: -0.1, 4: -20.0}, -20.0)])
     assert walk.unread() == [(1,)]
 
 
 def test_where_every_label_is_improbable_none_is_neglected():
-    walk = Walk(Trie.of([(1, 2), (1, 3), (4, 2)]), math.log(1e-4))
+    walk = Walk(label((1, 2), (1, 3), (4, 2)), math.log(1e-4))
     walk.add([()], [Reading({1: -20.0, 4: -21.0}, -21.0)])
     assert walk.unread() == [(1,), (4,)]
 
 
 @given(PATHS)
 def test_closed_paths_can_be_told_apart(paths):
-    assert not nested(close(paths, END))
-    trie = Trie.of(close(paths, END))
-    assert set(trie.children) == {path[:n] for path in trie.paths for n in range(len(path))}
+    (closed,), children = label(*paths)
+    assert not nested(closed)
+    assert set(children) == {path[:n] for path in closed for n in range(len(path))}
 
 
 @pytest.mark.parametrize(
@@ -120,15 +125,14 @@ def test_labels_that_can_t_be_told_apart_make_no_trie(groups, end, said):
 @given(PATHS)
 def test_labels_keep_their_paths_or_end_them(paths):
     distinct = list(dict.fromkeys(paths))
-    (found,), trie = cut([distinct], ["a"], END)
+    (found,), _ = label(*distinct)
     for path, kept in zip(distinct, found, strict=True):
         assert kept in (path, (*path, END))
-    assert set(trie.paths) == set(found)
 
 
 def test_a_label_that_is_another_one_and_the_end_is_refused():
     with pytest.raises(PathsError):
-        close([(1,), (1, 0), (1, 0, 0)], 0)
+        label((1,), (1, 0), (1, 0, 0))
 
 
 def test_a_token_of_probability_zero_ends_a_path():

@@ -125,9 +125,10 @@ def test_alternatives_are_read_by_id_in_the_order_of_the_prompts():
     ).encode()
     found = wire.looked(body, [(1, 2), (1, 2, 3)], 2, "")
     assert not isinstance(found, Failure)
-    assert [read.logprobs for read in found.readings] == [{1: -0.5, 2: -1.0}, {3: -0.25, 4: -3.0}]
-    assert [read.bound for read in found.readings] == [-1.0, -3.0]
-    assert found.n_cached == 2
+    readings, n_cached = found
+    assert [read.logprobs for read in readings] == [{1: -0.5, 2: -1.0}, {3: -0.25, 4: -3.0}]
+    assert [read.bound for read in readings] == [-1.0, -3.0]
+    assert n_cached == 2
 
 
 def test_a_reply_that_v1_has_mixed_up_is_to_be_asked_again():
@@ -176,15 +177,15 @@ def test_alternatives_that_are_read_together_are_those_read_one_by_one(entries):
     if not kept:
         assert found is wire.MIXED_UP
         return
-    assert isinstance(found, by_ids.Looked)
-    assert found.readings == (Reading(kept, min(kept.values())),)
+    assert not isinstance(found, Failure)
+    assert found[0] == (Reading(kept, min(kept.values())),)
 
 
 def test_given_ids_are_read_and_no_others_and_zero_is_zero():
     body = completion(listed(t9=-0.1, t5=-20.0, t6=-9999.0))
     found = wire.looked_exactly(body, [(1, 2, 3)], [5, 6], "")
     assert not isinstance(found, Failure)
-    assert found.readings[0].logprobs == {5: -20.0, 6: -math.inf}
+    assert found[0][0].logprobs == {5: -20.0, 6: -math.inf}
 
 
 def test_a_server_that_ignores_given_ids_is_told_from_one_that_reads_them():
@@ -201,7 +202,7 @@ def test_a_token_that_was_drawn_by_force_has_its_number_after_each_prompt():
         json.dumps(body).encode(), [(1, 2, 3), (1, 2)], [5], "", forced=True
     )
     assert not isinstance(found, Failure)
-    assert [read.logprobs for read in found.readings] == [{5: -20.0}, {5: -1.0}]
+    assert [read.logprobs for read in found[0]] == [{5: -20.0}, {5: -1.0}]
 
 
 def test_a_server_that_draws_what_it_likes_is_told_from_one_that_can_be_forced():

@@ -9,12 +9,12 @@ import msgspec
 
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
 from orchestrator.backend import (
+    NOT_OFFERED,
     ROUTES_MISSING,
+    Asked,
     Backend,
     Endpoint,
     Provenance,
-    RendersChats,
-    reward,
     server_address,
     split_query,
     verified,
@@ -201,7 +201,7 @@ Call = Callable[[Backend], Awaitable[T | Failure]]
 """Asks a server."""
 
 
-class Client(ABC):
+class Client(Asked, ABC):
     """Asks by `send`."""
 
     @abstractmethod
@@ -221,8 +221,8 @@ class Client(ABC):
         return await self.send(lambda backend: backend.choose(ask))
 
     async def reward(self, ask: RewardAsk) -> Rewards | Failure:
-        """See `orchestrator.backend.RatesAnswers`."""
-        return await self.send(lambda backend: reward(backend, ask))
+        """See `orchestrator.backend.Asked`."""
+        return await self.send(lambda backend: backend.reward(ask))
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,16 +289,14 @@ class Asking(Client):
         return verified(await super().generate(ask, seed), Generation)
 
     async def rendered(self, messages: Messages) -> tuple[tuple[int, ...], str | None] | Failure:
-        """Render a chat; see `orchestrator.backend.RendersChats`."""
+        """Render a chat; see `orchestrator.backend.Backend`."""
         none = unsupported(f"{self._t.kind} has no tokenise route")
 
         async def ask(backend: Backend) -> tuple[tuple[int, ...], str | None] | Failure:
-            if not isinstance(backend, RendersChats):
-                return none
             found = await backend.rendered(messages)
             # No such route, rather than a server that is away; what it said may be of the model.
             unread = isinstance(found, Failure) and found.cause == "unparseable"
-            return none if unread else found
+            return none if unread or found is NOT_OFFERED else found
 
         return await self.send(ask)
 

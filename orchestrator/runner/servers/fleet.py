@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.ask import digest
-from orchestrator.backend import Backend, Endpoint, NamesItself, Provenance, answered, verified
+from orchestrator.backend import Backend, Endpoint, Provenance, answered, verified
 from orchestrator.errors import OrchestratorError, ServerChangedError, UsageError
 from orchestrator.recipe.schema import ModelSpec
 from orchestrator.records import Failure
@@ -228,8 +228,7 @@ class Fleet:
                 await self._probes.check(spec, label, found)
             stack.pop_all()
         self._compared_at[spec.name, number] = asyncio.get_running_loop().time()
-        if isinstance(backend, NamesItself):
-            backend.renamed = partial(self._renamed, spec.name, number)
+        backend.renamed = partial(self._renamed, spec.name, number)
         said = provenance_words(provenance)
         _log.info("%s is connected to %s", spec.name, said, extra={"model": spec.name})
         return backend

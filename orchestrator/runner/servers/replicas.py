@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from orchestrator.ask import Request
-from orchestrator.backend import Asked, Backend, Provenance, ServerLoad, answered, spell
+from orchestrator.backend import Asked, Backend, Provenance, ServerLoad, answered
 from orchestrator.errors import LaunchError, OrchestratorError
 from orchestrator.records import UNREACHED, Failure
 from orchestrator.runner.event_loop import Errand
@@ -67,7 +67,7 @@ def _total(counts: Sequence[int | None]) -> int | None:
     return None if None in counts else sum(count or 0 for count in counts)
 
 
-class Replicas(Client):
+class Replicas(Client, Backend):
     """A back-end over several servers of one model.
 
     `backends` are the connections to them, None for those that are not connected yet: `begin` does
@@ -202,12 +202,12 @@ class Replicas(Client):
     # -- asking ----------------------------------------------------------------------------------
 
     def for_request(self, request: Request) -> Asked:
-        """See `orchestrator.backend.SharesOut`."""
+        """See `orchestrator.backend.Backend`."""
         return ForRequest(self, request)
 
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes] | Failure:
-        """See `orchestrator.backend.SpellsTokens`."""
-        return await self.send(lambda backend: spell(backend, ids))
+        """See `orchestrator.backend.Backend`."""
+        return await self.send(lambda backend: backend.spell(ids))
 
     async def provenance(self) -> Provenance | Failure:
         """Return that of one of them; they were compared when they were connected."""

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.backend import Backend, answered, spell
+from orchestrator.backend import Backend, answered
 from orchestrator.records import Choice, Failure, Outcome
 from orchestrator.store import Store
 from orchestrator.store.interning import ids_of
@@ -111,7 +111,7 @@ class TokenTexts:
                 found: Mapping[int, bytes] | Failure
                 try:
                     async with asyncio.timeout(_LAST_S):
-                        found = await answered(spell(backend, ids[:_AT_ONCE].tolist()))
+                        found = await answered(backend.spell(ids[:_AT_ONCE].tolist()))
                 except TimeoutError:
                     found = Failure("timeout", f"no answer within {_LAST_S:g} s")
                 if isinstance(found, Failure):

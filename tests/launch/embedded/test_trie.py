@@ -15,8 +15,8 @@ paths = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(tuple)
 
 @given(st.lists(paths, min_size=1, max_size=8, unique=True))
 def test_nodes_see_themselves_and_their_ancestors(given_paths: list[Path]) -> None:
-    _, tree = cut([[path] for path in given_paths], list(map(str, given_paths)), END)
-    nodes = [node for node in tree.children if node]
+    _, children = cut([[path] for path in given_paths], list(map(str, given_paths)), END)
+    nodes = [node for node in children if node]
     sees = visible(nodes)
     assert sees.shape == (len(nodes), len(nodes))
     for row, node in enumerate(nodes):

@@ -55,7 +55,7 @@ def _verdicts(path: str) -> dict[str, list[float] | None]:
     return found
 
 
-class Connection:
+class Connection(Backend):
     """A connection to one model."""
 
     def __init__(self, endpoint: Endpoint, config: Config) -> None:

@@ -19,6 +19,7 @@ from orchestrator.records import Choice, Failure, Generation, Message, Sampling,
 from orchestrator.runner.planning.budget import Budget, Most, Spent, add_spent, token_counts
 from orchestrator.scheduler.core import Core, Limits
 from orchestrator.scheduler.ready import Admission
+from tests.answering import Answering
 from tests.core.fakes import plan, row
 from tests.runner.session.parts import Fleet, Parts
 from tests.runner.session.test_session import MemoryStore
@@ -32,7 +33,7 @@ PRICES = {
 MESSAGES = (Message("user", "x" * 40),)
 
 
-class Paid:
+class Paid(Answering):
     """Answers with some of the tokens that were allowed, and keeps account of them."""
 
     def __init__(self, price, rng):

@@ -17,6 +17,7 @@ from orchestrator.scheduler.loop import Scheduler
 from orchestrator.scheduler.ready import Admission
 from orchestrator.wire.failures import classify
 from orchestrator.wire.parsing import no_logprobs
+from tests.answering import Answering
 from tests.crossed import crossed
 
 pytestmark = pytest.mark.looptime
@@ -48,7 +49,7 @@ SILENT_S = 30.0
 
 
 @dataclass
-class Server:
+class Server(Answering):
     """Answers after a second, or fails at once while it is bad."""
 
     log: "Log"

@@ -2,14 +2,14 @@
 
 import pytest
 
-from orchestrator.backend import Provenance
+from orchestrator.backend import Backend, Provenance
 from orchestrator.errors import UsageError
 from orchestrator.runner.models.records import Probes
 from orchestrator.runner.servers.fleet import Fleet
 from tests.runner.servers.test_comparison import spec
 
 
-class Connection:
+class Connection(Backend):
     def __init__(self) -> None:
         self.is_closed = False
 

@@ -10,6 +10,7 @@ from orchestrator.backend import ServerLoad
 from orchestrator.errors import LaunchError, ServerChangedError
 from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.runner.servers.replicas import Listener, Replicas
+from tests.answering import Answering
 
 REFUSED = Failure("refused", "nobody listens")
 BROKEN = Failure("connection", "the connection broke")
@@ -24,7 +25,7 @@ def of(both, group):
     return both.for_request(of_group(group)).generate(ASK, 0)
 
 
-class Server:
+class Server(Answering):
     """Answers with its name, or with what went wrong; waits at a gate where it has one."""
 
     def __init__(self, name, failure=None, gate=None):

@@ -16,6 +16,7 @@ from orchestrator.runner.planning.budget import Budget, Spent
 from orchestrator.runner.servers.launched import PlacedServer
 from orchestrator.runner.servers.placement import Waves
 from orchestrator.scheduler.core import Core, Limits
+from tests.answering import Answering
 from tests.core.fakes import BUSY, SAMPLING, generation, plan
 from tests.runner.session.parts import Fleet, Parts
 from tests.runner.session.test_session import MemoryStore
@@ -66,7 +67,7 @@ class Machine(Fleet):
         self.running -= set(models)
 
 
-class _Backend:
+class _Backend(Answering):
     def __init__(self, machine, model):
         self.machine = machine
         self.model = model

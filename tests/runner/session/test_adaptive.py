@@ -11,13 +11,14 @@ from orchestrator.backend import ServerLoad
 from orchestrator.runner.session.adaptive import META, Adaptive, decoded
 from orchestrator.scheduler.core import Limits
 from orchestrator.scheduler.limits import Controller
+from tests.answering import Answering
 from tests.core.fakes import BUSY, generation
 from tests.runner.session.test_session import MemoryStore, make
 
 pytestmark = pytest.mark.looptime
 
 
-class Server:
+class Server(Answering):
     """Computes so many requests at a time, each in a second; others wait, or are refused."""
 
     def __init__(self, capacity, *, publishes=True, refuses=False):

@@ -17,6 +17,7 @@ from orchestrator.scheduler.core import Limits
 from orchestrator.wire import replies
 from orchestrator.wire.failures import classify
 from orchestrator.wire.replies import Reading
+from tests.answering import Answering
 from tests.core.fakes import REFUSED, generation
 from tests.crossed import crossed
 from tests.runner.session.test_session import MemoryStore, make
@@ -86,7 +87,7 @@ class Record(MemoryStore):
         self.causes[position] = cause
 
 
-class Provider:
+class Provider(Answering):
     """Refuses some items from some time on, until it is mended; or is away for a while before."""
 
     def __init__(self, said, refused, when):

@@ -11,6 +11,7 @@ from orchestrator.recipe import schema
 from orchestrator.records import Failure
 from orchestrator.runner.planning.budget import Budget, Spent
 from orchestrator.scheduler.core import Core, Limits
+from tests.answering import Answering
 from tests.core.fakes import BUSY, REFUSED, SAMPLING, generation, plan, row
 from tests.runner.session.parts import Fleet, Parts
 
@@ -45,7 +46,7 @@ class MemoryStore:
         self.ended_at[position] = asyncio.get_running_loop().time()
 
 
-class Server:
+class Server(Answering):
     """Answers each request after a while, or with a failure."""
 
     def __init__(self, latency_s=0.1, failure=None, n_failures=10**9):
