@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
-_OPTIONS: Final = _transport.keepalive_options()
+_OPTIONS: Final = _transport.tcp_options()
 
 
 class _Socket(socket.socket):

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from backends._openai_compatible import ChatConfig, OpenaiCompatible
-from backends._tokens import Cache, Contexts, Ids, TokenizerRoutes, as_outcome
+from backends._tokens import Cache, Contexts, Ids, as_outcome
 from backends._transport import Transport
 from orchestrator.ask import ChooseAsk, ScoreAsk
 from orchestrator.backend import Endpoint
@@ -32,66 +32,6 @@ from orchestrator.wire.requests import Dialect
 
 # Sets of labels in their contexts that are remembered; most judges have one.
 _MOST_REMEMBERED: Final = 256
-
-
-_SEPARATOR: Final = "7|7"
-
-
-class Separated:
-    """Asks a tokenizer for the texts of many tokens at once, put between separators.
-
-    Each could be asked for by itself, but a run meets tens of thousands of tokens. Bytes that are
-    no whole character come back as U+FFFD.
-
-    Args:
-        server: The tokenizer.
-    """
-
-    def __init__(self, server: TokenizerRoutes) -> None:
-        self._server = server
-        self._ids: Ids = ()
-        self._first = self._between = ""
-
-    async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
-        """Return the texts of tokens; a token that can't be told apart is left out."""
-        if not self._ids:
-            await self._learn()
-        found: dict[int, bytes] = {}
-        parts = [list(ids)]
-        while parts:
-            part = parts.pop()
-            pieces = await self._pieces(part)
-            if len(pieces) == len(part):
-                texts = (piece.encode("utf-8", "replace") for piece in pieces)
-                found |= dict(zip(part, texts, strict=True))
-            elif len(part) > 1:
-                # The separator is in the text of a token, or merges with it.
-                middle = len(part) // 2
-                parts += [part[middle:], part[:middle]]
-        return found
-
-    async def _pieces(self, ids: Sequence[int]) -> list[str]:
-        asked = [*self._ids]
-        for token in ids:
-            asked += (token, *self._ids)
-        text = await self._server.text(tuple(asked))
-        if not text.startswith(self._first):
-            return []
-        return text[len(self._first) :].split(self._between)[:-1]
-
-    async def _learn(self) -> None:
-        """Find the text of the separator at the beginning, and between others.
-
-        They differ where the tokenizer puts a space before each word but the first.
-        """
-        ids = await self._server.plain(_SEPARATOR, special=False)
-        self._first = await self._server.text(ids)
-        twice = await self._server.text((*ids, *ids, *ids))
-        rest = twice.removeprefix(self._first)
-        self._between = rest[: len(rest) // 2]
-        if not self._between or rest != 2 * self._between or rest == twice:
-            raise Failed(unsupported("the server's tokenizer does not decode tokens one by one"))
-        self._ids = ids
 
 
 class ByIdsConfig(ChatConfig):
@@ -114,12 +54,10 @@ class ByIds(OpenaiCompatible):
     Attributes:
         server_name: The server's name in refusals.
         score_method: What its scores are called, after `kind`.
-        tokenizer: Class of its tokenizer's routes.
     """
 
     server_name: ClassVar[str]
     score_method: ClassVar[str]
-    tokenizer: ClassVar[type[TokenizerRoutes]]
 
     def __init__(
         self,
@@ -133,15 +71,13 @@ class ByIds(OpenaiCompatible):
     ) -> None:
         super().__init__(endpoint, transport, dialect, prefill=prefill, raw=raw)
         self._config = config
-        self._tokenizer = self.tokenizer(self._ask, endpoint.model, self._dialect.template)
-        self._separated = Separated(self._tokenizer)
         self._contexts = Contexts(self._tokenizer, plain=endpoint.plain, taken=dialect.taken)
         self._cuts: Cache[tuple[Ids, tuple[Label, ...]], Cut] = Cache(_MOST_REMEMBERED)
 
     @as_outcome
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
         """See `orchestrator.backend.Backend`."""
-        return await self._separated.spell(ids)
+        return await self._tokenizer.spell(tuple(ids))
 
     @as_outcome
     async def rendered(self, messages: Messages) -> tuple[Ids, str]:

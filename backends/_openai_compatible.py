@@ -92,6 +92,8 @@ class OpenaiCompatible(Backend):
     speaks_chat = True  # probes may ask the server's chat route themselves
     knows_template = False
     """True if its chat route takes our own field `template`; else base models are completed."""
+    tokenizer: ClassVar[type[TokenizerRoutes]] = TokenizerRoutes
+    """Class of its tokenizer's routes."""
     _names: tuple[str, ...] = ()
 
     def __init__(
@@ -108,6 +110,7 @@ class OpenaiCompatible(Backend):
         plain = self.knows_template and endpoint.plain
         extra = {**dialect.extra, **endpoint.extra_body}
         self._dialect = msgspec.structs.replace(dialect, plain=plain, extra=extra)
+        self._tokenizer = self.tokenizer(self._ask, endpoint.model, self._dialect.template)
         self._prefill = prefill
         self._raw = raw
 
@@ -187,9 +190,9 @@ class OpenaiCompatible(Backend):
     @as_outcome
     async def rendered(self, messages: Messages) -> tuple[Ids, str | None]:
         """See `orchestrator.backend.Backend`; by vLLM's routes, which other servers have."""
-        routes = TokenizerRoutes(self._ask, self._endpoint.model, self._dialect.template)
-        ids = await routes.chat(self._dialect.taken(messages), opens=True, goes_on=False)
-        text = await outcome(routes.text(ids))
+        messages = self._dialect.taken(messages)
+        ids = await self._tokenizer.chat(messages, opens=True, goes_on=False)
+        text = await outcome(self._tokenizer.text(ids))
         return ids, None if isinstance(text, Failure) else text
 
     async def provenance(self) -> Provenance | Failure:
@@ -400,7 +403,7 @@ class HttpKind(BackendKind[H]):
         made: Class of the connections, made from an endpoint, a transport and settings.
     """
 
-    made: ClassVar[Callable[[Endpoint, Transport, Any], Backend]]
+    made: ClassVar[type[Any]]
     capabilities = Capabilities(
         generate=True, score=True, choose="exact", plain_choose=True, reward=True
     )
@@ -408,7 +411,8 @@ class HttpKind(BackendKind[H]):
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
         transport = http_transport(endpoint)
-        return self.made(endpoint, transport, self.config)
+        made: Backend = self.made(endpoint, transport, self.config)
+        return made
 
 
 class NativeKind(HttpKind[ChatConfig]):

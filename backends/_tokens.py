@@ -26,6 +26,7 @@ _TAIL: Final = 8
 _MOST_CACHED_IDS: Final = 2**20
 _MOST_CACHED_CHARACTERS: Final = 2**20
 _WORDS: Final = ("x", "7")
+_SEPARATOR: Final = "7|7"
 
 
 class AskServer(Protocol):
@@ -61,6 +62,8 @@ class TokenizerRoutes:
         self, ask: AskServer, model: str, template: Mapping[str, object] = NOTHING
     ) -> None:
         self._ask, self._model, self._template = ask, model, template
+        self._separator: Ids = ()
+        self._first = self._between = ""
 
     async def chat(self, messages: Messages, *, opens: bool, goes_on: bool) -> Ids:
         """A rendered chat; `opens` the assistant's turn, or `goes_on` with the last message."""
@@ -86,6 +89,51 @@ class TokenizerRoutes:
         return await self._ask(
             f"{self.prefix}/detokenize", self.text_body(self._model, ids), self.text_in
         )
+
+    async def spell(self, ids: Ids) -> Mapping[int, bytes]:
+        """Return the texts of tokens; a token that can't be told apart is left out.
+
+        Each could be asked for by itself, but a run meets tens of thousands of tokens: they are put
+        between separators. Bytes that are no whole character come back as U+FFFD.
+        """
+        if not self._separator:
+            await self._learn_separator()
+        found: dict[int, bytes] = {}
+        parts = [ids]
+        while parts:
+            part = parts.pop()
+            pieces = await self._pieces(part)
+            if len(pieces) == len(part):
+                texts = (piece.encode("utf-8", "replace") for piece in pieces)
+                found |= dict(zip(part, texts, strict=True))
+            elif len(part) > 1:
+                # The separator is in the text of a token, or merges with it.
+                middle = len(part) // 2
+                parts += [part[middle:], part[:middle]]
+        return found
+
+    async def _pieces(self, ids: Ids) -> list[str]:
+        asked = [*self._separator]
+        for token in ids:
+            asked += (token, *self._separator)
+        text = await self.text(tuple(asked))
+        if not text.startswith(self._first):
+            return []
+        return text[len(self._first) :].split(self._between)[:-1]
+
+    async def _learn_separator(self) -> None:
+        """Find the text of the separator at the beginning, and between others.
+
+        They differ where the tokenizer puts a space before each word but the first.
+        """
+        ids = await self.plain(_SEPARATOR, special=False)
+        self._first = await self.text(ids)
+        twice = await self.text((*ids, *ids, *ids))
+        rest = twice.removeprefix(self._first)
+        self._between = rest[: len(rest) // 2]
+        if not self._between or rest != 2 * self._between or rest == twice:
+            raise Failed(unsupported("the server's tokenizer does not decode tokens one by one"))
+        self._separator = ids
 
     async def spells_spaces(self) -> bool:
         """Return True if it puts a space before every text (SentencePiece)."""

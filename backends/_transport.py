@@ -217,23 +217,20 @@ Socket: TypeAlias = socket.socket | TransportSocket
 """A socket, or the object that an event loop gives for one."""
 
 
-def keepalive_options() -> list[Option]:
-    """Level, name and value of the options by which a kernel ends silent connections."""
+def tcp_options(*, unread: bool = False) -> list[Option]:
+    """Level, name and value of the options by which a kernel ends silent connections.
+
+    With `unread` TCP_USER_TIMEOUT too, for clients whose sockets can't be looked at.
+    """
     idle = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)
     wanted = (
         (idle, IDLE_S),
         (getattr(socket, "TCP_KEEPINTVL", None), INTERVAL_S),
         (getattr(socket, "TCP_KEEPCNT", None), PROBES),
+        (getattr(socket, "TCP_USER_TIMEOUT", None) if unread else None, UNREAD_S * 1000),
     )
     known = [(socket.IPPROTO_TCP, name, value) for name, value in wanted if name is not None]
     return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *known]
-
-
-def all_options() -> list[Option]:
-    """Those and TCP_USER_TIMEOUT, for clients whose sockets can't be looked at."""
-    name = getattr(socket, "TCP_USER_TIMEOUT", None)
-    unread = [] if name is None else [(socket.IPPROTO_TCP, name, UNREAD_S * 1000)]
-    return [*keepalive_options(), *unread]
 
 
 def set_options(sock: Socket, options: list[Option]) -> None:

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import CONTROL_TIMEOUT_S, HttpKind
-from backends._tokens import AskServer, Ids, TokenizerRoutes, as_outcome
+from backends._tokens import AskServer, Cache, Ids, TokenizerRoutes, as_outcome
 from backends._transport import Transport
 from backends.llamacpp import completions, wire
 from backends.llamacpp.completions import FRAGMENT, Step, forced, looked
@@ -132,10 +132,11 @@ class Tokenizer(TokenizerRoutes):
 
     async def ends_turn(self, ids: Ids, token: int) -> bool:
         """See `TokenizerRoutes`."""
-        return (
-            await self._ask(COMPLETION, wire.force(ids, (token,), 1), completions.stop_type)
-            == "eos"
-        )
+        return await self._ask(COMPLETION, wire.force(ids, (token,), 1), completions.tried) == "eos"
+
+    async def spell(self, ids: Ids) -> Mapping[int, bytes]:
+        """See `TokenizerRoutes`; the server knows the bytes of each."""
+        return dict(zip(ids, await self.spelled(ids), strict=True))
 
     async def spelled(self, ids: Ids) -> list[bytes]:
         """The bytes of each token, special ones by their names."""
@@ -169,8 +170,7 @@ class Connection(ByIds):
         dialect = Dialect(system_role=config.system_role)
         super().__init__(endpoint, transport, dialect, config, raw=True)
         self._has_grammar = True
-        self._found: _Server | None = None
-        self._finding = asyncio.Lock()
+        self._found: Cache[str, _Server] = Cache(1)
         self._told_of_metrics = False
 
     # -- what is asked ----------------------------------------------------------------------------
@@ -189,21 +189,20 @@ class Connection(ByIds):
         )
         if not made.complete or ask.sampling.stop:
             spelled = await self._tokenizer.spelled(made.tokens)
-            lacking = known(completions.place(made, spelled))
+            lacking = completions.place(made, spelled)
             if lacking:
                 async with server.turns:
                     for at in lacking:
                         before = (*prompt, *made.tokens[:at])
                         found, _ = await self._look_up(before, made.tokens[at], ask.top_logprobs)
                         completions.fill(made, at, found, ask.top_logprobs)
-        return known(completions.generation(made, self._reading(ask, raw=True)))
+        return completions.generation(made, self._reading(ask, raw=True))
 
     @as_outcome
     async def spell(self, ids: Sequence[int]) -> Mapping[int, bytes]:
-        """See `orchestrator.backend.Backend`; the server knows the bytes of each."""
+        """See `orchestrator.backend.Backend`."""
         await self._server()
-        asked = tuple(ids)
-        return dict(zip(asked, await self._tokenizer.spelled(asked), strict=True))
+        return await self._tokenizer.spell(tuple(ids))
 
     @as_outcome
     async def provenance(self) -> Provenance | Failure:
@@ -246,7 +245,7 @@ class Connection(ByIds):
                 steps += await self._stretch(before, ids[begin:stop], n_top)
         logprobs = [value for step in steps for value in step.logprobs]
         listed = [row for step in steps for row in step.listed]
-        top = known(completions.top_of(listed, n_top)) if n_top else None
+        top = completions.top_of(listed, n_top) if n_top else None
         n_cached = steps[0].n_cached if steps else 0
         return Forced(np.array(logprobs, dtype=np.float32), top, n_cached)
 
@@ -317,7 +316,7 @@ class Connection(ByIds):
         """The most likely tokens after others, and how many prompt tokens were cached."""
         # What is drawn must be told of, so it is a letter; the list is of what was likely.
         letter = await self._tokenizer.letter()
-        return known(looked(await self._made(before, (letter,), n_listed), letter))
+        return looked(await self._made(before, (letter,), n_listed), letter)
 
     async def _made(self, before: Ids, tokens: Ids, n_listed: int) -> Step:
         """Tokens, drawn by force after others."""
@@ -335,10 +334,7 @@ class Connection(ByIds):
         Raises:
             Failed: If it does not say, or its numbers can't be right.
         """
-        async with self._finding:
-            if self._found is None:
-                self._found = await self._find()
-        return self._found
+        return await self._found.learn("", self._find, lambda _: 1)
 
     async def _find(self) -> _Server:
         reply = await self._got("/props")

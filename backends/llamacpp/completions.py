@@ -78,7 +78,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 @as_value
-def stop_type(body: bytes, secret: str) -> str:
+def tried(body: bytes, secret: str) -> str:
     """Return the reason for a completion's end: "eos", "word" or "limit"."""
     return _completion(body, secret).stop_type
 
@@ -108,7 +108,6 @@ def forced(body: bytes, n_prompt: int, tokens: Path, secret: str) -> Step:
     return Step(values, listed, n_cached)
 
 
-@as_value
 def looked(found: Step, token: int) -> tuple[NodeReading, int]:
     """The distribution after a prompt, where a token was forced; and prompt tokens cached."""
     if not found.listed[0]:
@@ -121,7 +120,6 @@ def looked(found: Step, token: int) -> tuple[NodeReading, int]:
     return NodeReading(read, bound), found.n_cached
 
 
-@as_value
 def top_of(listed: Sequence[Sequence[tuple[int, float]]], k: int) -> TopLogprobs:
     """The k most likely tokens at each place; nan and -1 where fewer are listed."""
     if not all(listed):
@@ -163,7 +161,6 @@ def draft(body: bytes, n_prompt: int, secret: str) -> Draft:
     return Draft(reply, [None] * len(tokens))
 
 
-@as_value
 def place(made: Draft, spelled: Sequence[bytes]) -> list[int]:
     """Put entries where they belong, by the tokens' bytes; the places of the text without one.
 
@@ -208,7 +205,6 @@ def fill(made: Draft, at: int, reading: NodeReading, k: int) -> None:
         entry.top_logprobs = [Alternative(logprob=one, id=other) for other, one in ranked]
 
 
-@as_value
 def generation(made: Draft, reading: Reading) -> Generation:
     """The text that was drawn; see `orchestrator.wire.replies.generation`."""
     reply = made.reply

@@ -23,11 +23,11 @@ from backends._transport import (
     Read,
     Repeats,
     Reply,
-    all_options,
     cause_of,
     check_base_url,
     check_key,
     connect_timeout_s,
+    tcp_options,
 )
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.network import collect, proxy_of, trust, words_of
@@ -208,7 +208,7 @@ class OpenaiTransport:
         own = library.AsyncHTTPTransport(
             verify=self._trusted or True,
             limits=limits,
-            socket_options=all_options(),
+            socket_options=tcp_options(unread=True),
             proxy=proxy,
         )
         self._client = openai.AsyncOpenAI(

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from backends._by_ids import ByIds, ByIdsConfig
 from backends._openai_compatible import TRIED, HttpKind, possible
-from backends._tokens import Ids, TokenizerRoutes, as_outcome, outcome
+from backends._tokens import Cache, Ids, TokenizerRoutes, as_outcome, outcome
 from backends._transport import Transport
 from backends.vllm import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
@@ -105,8 +105,7 @@ class Connection(ByIds):
         # Where numbers are processed, they are raw if neutral sampling settings make them so.
         raw = config.raw_logprobs or (False if endpoint.extra_body else None)
         super().__init__(endpoint, transport, dialect, config, prefill=True, raw=raw)
-        self._cap: int | None = None
-        self._cap_lock = asyncio.Lock()
+        self._cap: Cache[str, int] = Cache(1)
         # What is drawn by force has no number of its own once others are ruled out before it.
         self._forces = config.gate and config.raw_logprobs
         self._n_extra = 0
@@ -159,7 +158,7 @@ class Connection(ByIds):
     def _dialect_of(self, ask: GenerateAsk) -> Dialect:
         if not ask.top_logprobs:
             return self._dialect
-        extra, cap = dict(self._dialect.extra), self._cap or ask.top_logprobs
+        extra, cap = dict(self._dialect.extra), self._cap.get("") or ask.top_logprobs
         if not self._endpoint.plain:
             # Alternatives are told by their texts otherwise, which collide.
             extra["return_tokens_as_token_ids"] = True
@@ -264,19 +263,18 @@ class Connection(ByIds):
 
     async def _most(self) -> int:
         """Return the most alternatives that the server lists, as its refusal of too many says."""
-        if self._cap is not None:
-            return self._cap
-        async with self._cap_lock:
-            if self._cap is None:
-                body = wire.look(self._endpoint.model, [(0,)], wire.ABSURD)
-                found = await self._post_to(_COMPLETIONS, body, bytes)
-                # Its refusal says how many there may be.
-                said = found.message if isinstance(found, Failure) else ""
-                most = rulings.most_in(said) if rulings.CAP.search(said) else None
-                if isinstance(found, Failure) and most is None:
-                    raise Failed(found)
-                self._cap = wire.ABSURD if most is None else most
-        return self._cap
+
+        async def ask() -> int:
+            body = wire.look(self._endpoint.model, [(0,)], wire.ABSURD)
+            found = await self._post_to(_COMPLETIONS, body, bytes)
+            # Its refusal says how many there may be.
+            said = found.message if isinstance(found, Failure) else ""
+            most = rulings.most_in(said) if rulings.CAP.search(said) else None
+            if isinstance(found, Failure) and most is None:
+                raise Failed(found)
+            return wire.ABSURD if most is None else most
+
+        return await self._cap.learn("", ask, lambda _: 1)
 
 
 class Kind(HttpKind[Config]):

@@ -61,11 +61,18 @@ class Layout:
         return torch.cat(parts, 1)
 
 
-class _Given(Cache):
-    """A cache that a pass gives the keys and values of each layer."""
+class PrefillCache(Cache):
+    """Puts known keys and values in front of fresh ones, and keeps the fresh ones.
 
-    def __init__(self) -> None:
+    Attributes:
+        fresh: By layer: keys and values of shape `(rows, time, heads, size)`.
+    """
+
+    def __init__(self, layout: Layout, prefix: Tensor | None) -> None:
         super().__init__(layers=[])
+        self._layout = layout
+        self._prefix = prefix
+        self.fresh: dict[int, tuple[Tensor, Tensor]] = {}
 
     def update(
         self,
@@ -75,36 +82,14 @@ class _Given(Cache):
         *_args: Any,  # noqa: ANN401 (whatever a model adds)
         **_kwargs: Any,  # noqa: ANN401
     ) -> tuple[Tensor, Tensor]:
-        """See `take`."""
-        return self.take(layer_idx, key_states, value_states)
-
-    def take(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Take what is fresh of a layer; return all that the pass is to see of it."""
-        raise NotImplementedError
-
-
-class PrefillCache(_Given):
-    """Puts known keys and values in front of fresh ones, and keeps the fresh ones.
-
-    Attributes:
-        fresh: By layer: keys and values of shape `(rows, time, heads, size)`.
-    """
-
-    def __init__(self, layout: Layout, prefix: Tensor | None) -> None:
-        super().__init__()
-        self._layout = layout
-        self._prefix = prefix
-        self.fresh: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def take(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """See `_Given`."""
-        self.fresh[layer] = (keys.transpose(1, 2), values.transpose(1, 2))
+        self.fresh[layer_idx] = (key_states.transpose(1, 2), value_states.transpose(1, 2))
         if self._prefix is None:
-            return keys, values
-        known = self._layout.layer(self._prefix, layer)
+            return key_states, value_states
+        keys, values = self._layout.layer(self._prefix, layer_idx)
         return (
-            torch.cat((known[0].transpose(1, 2), keys), 2),
-            torch.cat((known[1].transpose(1, 2), values), 2),
+            torch.cat((keys.transpose(1, 2), key_states), 2),
+            torch.cat((values.transpose(1, 2), value_states), 2),
         )
 
 
@@ -202,11 +187,11 @@ class Pool(Slots):
             other.values[index][target, :length] = self.values[index][source, :length]
 
 
-class StepCache(_Given):
+class StepCache(Cache):
     """Writes one token a row at the row's own position, and shows all rows up to the longest."""
 
     def __init__(self, pool: Pool, positions: Tensor, longest: int) -> None:
-        super().__init__()
+        super().__init__(layers=[])
         self._pool = pool
         self._n_rows = positions.shape[0]
         self._longest = longest
@@ -214,11 +199,18 @@ class StepCache(_Given):
         slots = torch.arange(self._n_rows, device=positions.device)
         self._index = slots * pool.capacity + positions
 
-    def take(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """See `_Given`."""
+    def update(
+        self,
+        key_states: Tensor,
+        value_states: Tensor,
+        layer_idx: int,
+        *_args: Any,  # noqa: ANN401 (whatever a model adds)
+        **_kwargs: Any,  # noqa: ANN401
+    ) -> tuple[Tensor, Tensor]:
+        """See `PrefillCache`."""
         return (
-            self._put(self._pool.keys[layer], keys),
-            self._put(self._pool.values[layer], values),
+            self._put(self._pool.keys[layer_idx], key_states),
+            self._put(self._pool.values[layer_idx], value_states),
         )
 
     def _put(self, store: Tensor, states: Tensor) -> Tensor:

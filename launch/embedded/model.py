@@ -69,7 +69,7 @@ def is_packed(model: nn.Module) -> bool:
     return any(isinstance(module, PackedLinear) for module in model.modules())
 
 
-def model_bytes(model: nn.Module) -> int:
+def weight_bytes(model: nn.Module) -> int:
     """Return the bytes of all weights, packed ones included."""
     plain = sum(one.numel() * one.element_size() for one in model.parameters())
     size = next(model.parameters()).element_size()

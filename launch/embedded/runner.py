@@ -16,7 +16,7 @@ from torch import Tensor
 from launch.embedded.features import Watcher
 from launch.embedded.jobs import See
 from launch.embedded.layout import LayerShape, Layout, Pool, PrefillCache, StepCache
-from launch.embedded.model import is_packed, model_bytes
+from launch.embedded.model import is_packed, weight_bytes
 from launch.embedded.protocol import UnsupportedModelError
 
 _CHECK_TOKENS = 24
@@ -93,7 +93,7 @@ class Runner:
     @property
     def weight_bytes(self) -> int:
         """Memory of the weights."""
-        return model_bytes(self.model)
+        return weight_bytes(self.model)
 
     def watched(self, chunk: Chunk, see: See) -> Prefilled:
         """Compute one chunk like `prefill`, and hand its attention weights to `see`."""

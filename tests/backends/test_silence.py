@@ -128,7 +128,7 @@ def test_options_end_silent_connections_in_time():
     assert _transport.SILENT_S <= NOTICED_S
     assert _transport.UNREAD_S + _transport.INTERVAL_S <= NOTICED_S
     with socket.socket() as sock:
-        _transport.set_options(sock, _transport.all_options())
+        _transport.set_options(sock, _transport.tcp_options(unread=True))
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == _transport.IDLE_S
 
@@ -147,7 +147,7 @@ def test_where_keepalive_cannot_be_set_it_is_said_once(caplog):
     _transport._warn_once.cache_clear()
     deaf: Any = Deaf()
     for _ in range(3):
-        _transport.set_options(deaf, _transport.keepalive_options())
+        _transport.set_options(deaf, _transport.tcp_options())
     assert len(caplog.records) == 1
     assert "limits.timeout_s" in caplog.text
     assert not _transport.Watch().is_silent(deaf, 0.0)

@@ -17,6 +17,7 @@ from backends.tgi import wire as tgi
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import UNCLEAR, Failure, Generation, Message, Sampling, labels
 from orchestrator.wire import parsing, replies
+from orchestrator.wire.failures import as_value
 from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
 
@@ -127,7 +128,11 @@ def of_llamacpp(text, reason):
         "tokens_evaluated": N_PROMPT, "completion_probabilities": listed,
     }  # fmt: skip
     made = llamacpp_completions.draft(json.dumps(body).encode(), N_PROMPT, "")
-    return made if isinstance(made, Failure) else llamacpp_completions.generation(made, Reading())
+    return (
+        made
+        if isinstance(made, Failure)
+        else as_value(llamacpp_completions.generation)(made, Reading())
+    )
 
 
 OTHER_DIALECTS = {
