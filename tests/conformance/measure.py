@@ -223,6 +223,6 @@ class _Measuring:
 def _paths(
     wanted: Sequence[Label], encode: Callable[[str], list[int]], end_of_turn: int
 ) -> list[list[tuple[int, ...]]]:
-    flat = [tuple(encode(text)) for label in wanted for text in label.spellings]
-    closed = iter(by_ids.close(flat, end_of_turn))
-    return [[next(closed) for _ in label.spellings] for label in wanted]
+    groups = [[tuple(encode(text)) for text in label.spellings] for label in wanted]
+    paths, _ = by_ids.cut(groups, [label.name for label in wanted], end_of_turn)
+    return [list(group) for group in paths]

@@ -89,12 +89,13 @@ def _of_ids(truth: Reference, messages: Messages, outcome: object) -> dict[str, 
 
 def _of_labels(truth: Reference, ask: ChooseAsk) -> list[float]:
     before = [*truth.prompt(ask.messages), *truth.encode(ask.prefix.text)]
-    flat = [tuple(truth.encode(text)) for label in ask.labels for text in label.spellings]
-    closed = iter(by_ids.close(flat, truth.tokenizer.eos_token_id))
+    groups = [[tuple(truth.encode(text)) for text in label.spellings] for label in ask.labels]
+    names = [label.name for label in ask.labels]
+    paths, _ = by_ids.cut(groups, names, truth.tokenizer.eos_token_id)
     return _rounded(
         [
-            np.logaddexp.reduce([truth.scores(before, next(closed)).sum() for _ in label.spellings])
-            for label in ask.labels
+            np.logaddexp.reduce([truth.scores(before, path).sum() for path in group])
+            for group in paths
         ]
     )
 
