@@ -17,7 +17,7 @@ from backends.tgi import wire as tgi
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import UNCLEAR, Failure, Generation, Message, Sampling, labels
 from orchestrator.wire import parsing, replies
-from orchestrator.wire.failures import as_value
+from orchestrator.wire.failures import as_value, known
 from orchestrator.wire.labels import choice_from_top
 from orchestrator.wire.replies import Reading
 
@@ -120,6 +120,7 @@ def of_tgi(text, reason):
     return tgi.generation(json.dumps(body).encode(), Reading(), ASK, N_PROMPT)
 
 
+@as_value
 def of_llamacpp(text, reason):
     tokens = tokens_of(text, reason)
     listed = [{**one, "id": at} for at, one in enumerate(entries_of(tokens))]
@@ -127,12 +128,8 @@ def of_llamacpp(text, reason):
         "content": text, "tokens": [*range(len(tokens))], "stop_type": reason or "",
         "tokens_evaluated": N_PROMPT, "completion_probabilities": listed,
     }  # fmt: skip
-    made = llamacpp_completions.draft(json.dumps(body).encode(), N_PROMPT, "")
-    return (
-        made
-        if isinstance(made, Failure)
-        else as_value(llamacpp_completions.generation)(made, Reading())
-    )
+    made = known(llamacpp_completions.draft(json.dumps(body).encode(), N_PROMPT, ""))
+    return llamacpp_completions.generation(made, Reading())
 
 
 OTHER_DIALECTS = {
