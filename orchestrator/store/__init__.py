@@ -8,18 +8,12 @@ from orchestrator.store.blobs import damaged
 from orchestrator.store.entries import FRAMES, ROLES
 from orchestrator.store.lending import EndedStore, Lender, Lent, check_ended, opened
 from orchestrator.store.owner import Owner, is_network_fs
-from orchestrator.store.reading import (
-    FailureCount,
-    OutcomeCount,
-    ServerUse,
-    StoredServer,
-    StoredUnit,
-)
+from orchestrator.store.reading import FailureCount, ServerUse, StoredServer
 from orchestrator.store.rundir import RunDirectory, RunStatus, check_usable, newest
 from orchestrator.store.store import Store
 
 __all__ = [
-    "FRAMES", "ROLES", "EndedStore", "FailureCount", "Lender", "Lent", "OutcomeCount", "Owner",
-    "RunDirectory", "RunStatus", "ServerUse", "Store", "StoredServer", "StoredUnit", "check_ended",
-    "check_usable", "damaged", "is_network_fs", "newest", "opened",
+    "FRAMES", "ROLES", "EndedStore", "FailureCount", "Lender", "Lent", "Owner", "RunDirectory",
+    "RunStatus", "ServerUse", "Store", "StoredServer", "check_ended", "check_usable", "damaged",
+    "is_network_fs", "newest", "opened",
 ]  # fmt: skip

@@ -44,11 +44,6 @@ class Packed(NamedTuple):
     head: bytes
     arrays: bytes
 
-    @property
-    def n_bytes(self) -> int:
-        """Length of both blobs."""
-        return len(self.head) + len(self.arrays)
-
 
 # The fields of each kind of outcome in their order on the disk. The number of those that every head
 # has comes first: those behind were added later, and may be missing.

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from orchestrator.errors import StoreError
 from orchestrator.store import schema
-from orchestrator.store.entries import Batches, Entry
+from orchestrator.store.entries import Batches, Entry, bytes_of
 from orchestrator.store.lookup import Recent, sort_keys
 from orchestrator.store.owner import Check
 
@@ -26,10 +27,10 @@ T = TypeVar("T")
 WAL_WARNING_BYTES: Final = 256 << 20
 # A log that is too long is begun again as soon as no reader needs it: how long to wait for that,
 # and how often.
-_RESTART_WAIT_MS: Final = 200
+_RESTART_WAIT_S: Final = 0.2
 _RESTART_S: Final = 10.0
 # How long to wait at the end for readers, which read all of one moment.
-_CLOSE_WAIT_MS: Final = 5_000
+_CLOSE_WAIT_S: Final = 5.0
 CHECKPOINT_S: Final = 5.0
 """Longest time in seconds that committed data stays out of the file while nobody reads."""
 # How often a run on a network file system publishes a copy, seconds, and how many times longer
@@ -141,8 +142,7 @@ class Tables:
         try:
             self.sort_keys()
             # SQLite would, unless another process has the file open.
-            self._connection.execute(f"PRAGMA busy_timeout={_CLOSE_WAIT_MS}")
-            self._checkpoint("TRUNCATE")
+            self._checkpoint("TRUNCATE", _CLOSE_WAIT_S)
         except StoreError as error:
             # Told before, to whoever waited for a write.
             logger.debug("%s", error)
@@ -191,11 +191,7 @@ class Tables:
         self._wal_is_long = wal_bytes > WAL_WARNING_BYTES
         if self._wal_is_long and time.monotonic() >= self._next_restart:
             # Wait a moment for readers to let go, so that the log can begin again.
-            with self._lock:
-                self._check_owned()
-                self._connection.execute(f"PRAGMA busy_timeout={_RESTART_WAIT_MS}")
-                self._connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-                self._connection.execute(f"PRAGMA busy_timeout={round(schema.BUSY_S * 1000)}")
+            self._checkpoint("RESTART", _RESTART_WAIT_S)
             self._next_restart = time.monotonic() + _RESTART_S
         elif time.monotonic() >= self._next_checkpoint:
             self._checkpoint("PASSIVE")
@@ -209,14 +205,16 @@ class Tables:
             now = time.monotonic()
             self._next_publish = now + max(_PUBLISH_S, _PUBLISH_RATIO * (now - started))
 
-    def _checkpoint(self, how: str) -> None:
+    def _checkpoint(self, how: str, wait_s: float = schema.BUSY_S) -> None:
         """Move what is committed into the file, as far as readers let go of what was before.
 
         Whoever copies the file alone, or loses the log beside it, then lacks some seconds only.
         """
         with self._lock:
             self._check_owned()
+            self._connection.execute(f"PRAGMA busy_timeout={round(1000 * wait_s)}")
             self._connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
+            self._connection.execute(f"PRAGMA busy_timeout={round(1000 * schema.BUSY_S)}")
         self._is_moved = True
         self._next_checkpoint = time.monotonic() + CHECKPOINT_S
 
@@ -224,7 +222,6 @@ class Tables:
 class _Job(msgspec.Struct, eq=False):
     run: Callable[[sqlite3.Connection], object]
     ended: Future[Any]
-    n_bytes: int = 0
 
 
 class Writer:
@@ -235,7 +232,7 @@ class Writer:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._queue: deque[Entry] = deque()
+        self._queue: deque[Entry | _Job] = deque()
         # Jobs in the queue: somebody waits for them.
         self._n_jobs = 0
         self._work = threading.Condition()
@@ -257,7 +254,7 @@ class Writer:
         with self._work:
             self._check_open()
             self._queue.append(entry)
-            self.pending_bytes += entry.n_bytes
+            self.pending_bytes += bytes_of(entry)
             if len(self._queue) in {1, COMMIT_RECORDS}:
                 self._work.notify()
 
@@ -316,25 +313,26 @@ class Writer:
     def _run(self) -> None:
         while (batch := self._next()) is not None:
             try:
-                if not batch:
-                    self._tables.rest()
-                elif isinstance(batch[0], _Job):
-                    batch[0].ended.set_result(self._tables.run(batch[0].run))
-                else:
+                if isinstance(batch, _Job):
+                    batch.ended.set_result(self._tables.run(batch.run))
+                elif batch:
                     self._tables.write(batch)
+                else:
+                    self._tables.rest()
             # The thread's boundary: whatever ends it must reach the callers.
             except Exception as error:  # noqa: BLE001
                 with self._work:
                     self._error = self._tables.explain(error)
-                    for entry in (*batch, *self._queue):
-                        if isinstance(entry, _Job):
-                            entry.ended.cancel()
+                    for left in (batch, *self._queue):
+                        if isinstance(left, _Job):
+                            left.ended.cancel()
                 return
-            with self._work:
-                self.pending_bytes -= sum(entry.n_bytes for entry in batch)
+            if not isinstance(batch, _Job):
+                with self._work:
+                    self.pending_bytes -= sum(map(bytes_of, batch))
 
-    def _next(self) -> list[Entry] | None:
-        """Return the entries to commit together; none when it is time to rest, None at the end."""
+    def _next(self) -> list[Entry] | _Job | None:
+        """Return entries to commit together, or a job; no entries to rest, and None at the end."""
         with self._work:
             patience = None if self._rests else CHECKPOINT_S
             if not self._work.wait_for(lambda: self._closing or bool(self._queue), patience):
@@ -347,14 +345,17 @@ class Writer:
             )
             if not self._queue:
                 return None
-            if isinstance(self._queue[0], _Job):
-                self._n_jobs -= 1
-                return [self._queue.popleft()]
             batch: list[Entry] = []
             while self._queue and len(batch) < _MAX_BATCH:
-                if isinstance(self._queue[0], _Job):
+                first = self._queue.popleft()
+                if not isinstance(first, _Job):
+                    batch.append(first)
+                elif batch:
+                    self._queue.appendleft(first)
                     break
-                batch.append(self._queue.popleft())
+                else:
+                    self._n_jobs -= 1
+                    return first
             return batch
 
 
@@ -370,9 +371,8 @@ class Reader:
         self._path = path
         self._shared = shared
         self._at_once = at_once
-        self._snapshot: sqlite3.Connection | None = None
-        self._local = threading.local()
-        self._lock = threading.Lock()
+        self._local = SimpleNamespace() if at_once else threading.local()
+        self._lock = threading.Lock() if at_once else nullcontext()
         self._opened: list[sqlite3.Connection] = []
         self._is_closed = False
 
@@ -387,31 +387,25 @@ class Reader:
         try:
             if self._shared is not None:
                 return self._shared.query(sql, values)
-            if self._at_once:
-                with self._lock:
-                    return self._moment().execute(sql, values).fetchall()
-            try:
-                connection: sqlite3.Connection = self._local.connection
-            except AttributeError:
-                connection = self._local.connection = schema.connect_reader(self._path)
-                with self._lock:
-                    self._opened.append(connection)
-            return connection.execute(sql, values).fetchall()
+            with self._lock:
+                try:
+                    connection: sqlite3.Connection = self._local.connection
+                except AttributeError:
+                    connection = self._local.connection = self._open()
+                return connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise schema.explain(self._path, error) from error
 
-    def _moment(self) -> sqlite3.Connection:
-        """The connection whose transaction begins with its first statement, and is never ended."""
-        if self._snapshot is None:
-            self._snapshot = schema.connect_reader(self._path)
-            self._opened.append(self._snapshot)
-            self._snapshot.execute("BEGIN")
-        return self._snapshot
+    def _open(self) -> sqlite3.Connection:
+        connection = schema.connect_reader(self._path)
+        self._opened.append(connection)
+        if self._at_once:
+            # Begins with the first statement, and is never ended.
+            connection.execute("BEGIN")
+        return connection
 
     def close(self) -> None:
         """Close the connections of all threads."""
         self._is_closed = True
-        with self._lock:
-            opened, self._opened = self._opened, []
-        for connection in opened:
-            connection.close()
+        while self._opened:
+            self._opened.pop().close()

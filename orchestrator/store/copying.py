@@ -15,7 +15,7 @@ import msgspec
 
 from orchestrator.ask import KEY_BYTES
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import blobs, codec, reading
+from orchestrator.store import blobs, codec, schema
 from orchestrator.store.entries import RowEntry
 from orchestrator.store.interning import (
     NUMBERED,
@@ -26,7 +26,7 @@ from orchestrator.store.interning import (
     unpacked,
     with_names,
 )
-from orchestrator.store.lending import explained
+from orchestrator.store.reading import StoredServer
 
 _IS_THERE: Final = "SELECT 1 FROM source.sqlite_master WHERE name='token'"
 _TEXTS: Final = "SELECT server, texts FROM source.token ORDER BY id"
@@ -88,7 +88,7 @@ class Copying:
         Raises:
             StoreError: If it is damaged.
         """
-        with explained(path):
+        with schema.explained(path):
             self._execute("ATTACH ? AS source", (uri,))
             try:
                 yield
@@ -112,7 +112,7 @@ class Copying:
         self._execute("INSERT INTO work.server_of VALUES (0,0)")
         before = self.servers.last_turn
         for old, model, text, at_ms, last_turn in self._execute(_SERVERS).fetchall():
-            server = reading.stored_server(model, text)
+            server = StoredServer.decode(model, text)
             new = self.servers.numbers.get(server)
             if new is None:
                 turn = before + last_turn if last_turn else 0

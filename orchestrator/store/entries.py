@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from operator import add
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec.structs import astuple
@@ -44,25 +44,11 @@ _OVERHEAD_BYTES = 400
 _MAX_MESSAGE = 500
 
 
-class Entry(Protocol):
-    """Something to write."""
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory it holds, roughly."""
-        ...
-
-
 class RowEntry(msgspec.Struct, frozen=True, gc=False):
     """A row for a statement: `NAME`, `SERVER`, `TOKENS` or `FAILURE`, with its values in order."""
 
     sql: str
     values: tuple[object, ...]
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory it holds, roughly."""
-        return _OVERHEAD_BYTES + sum(len(one) for one in self.values if isinstance(one, bytes))
 
 
 class MetaEntry(msgspec.Struct, frozen=True, gc=False):
@@ -70,7 +56,6 @@ class MetaEntry(msgspec.Struct, frozen=True, gc=False):
 
     key: str
     value: str
-    n_bytes: int = _OVERHEAD_BYTES
 
 
 class OutcomeEntry(msgspec.Struct, frozen=True, gc=False):
@@ -93,12 +78,6 @@ class OutcomeEntry(msgspec.Struct, frozen=True, gc=False):
     tally: tuple[float, ...]
     failure: RowEntry | None
 
-    @property
-    def n_bytes(self) -> int:
-        """Memory it holds, roughly."""
-        n_planes = 0 if self.content is None else len(self.content[1])
-        return _OVERHEAD_BYTES + self.packed.n_bytes + n_planes
-
 
 class UnitEntry(msgspec.Struct, frozen=True, gc=False):
     """The end of a unit at its position in a plan."""
@@ -111,10 +90,23 @@ class UnitEntry(msgspec.Struct, frozen=True, gc=False):
     cause: int
     rows: bytes
 
-    @property
-    def n_bytes(self) -> int:
-        """Memory it holds, roughly."""
-        return _OVERHEAD_BYTES + len(self.rows)
+
+Entry = OutcomeEntry | UnitEntry | RowEntry | MetaEntry
+"""Something to write."""
+
+
+def bytes_of(entry: Entry) -> int:
+    """Return the memory that an entry holds, roughly."""
+    match entry:
+        case OutcomeEntry():
+            held: Iterable[object] = (*entry.packed, *(entry.content or ()))
+        case UnitEntry():
+            held = (entry.rows,)
+        case RowEntry():
+            held = entry.values
+        case _:
+            held = ()
+    return _OVERHEAD_BYTES + sum(len(one) for one in held if isinstance(one, bytes))
 
 
 def tally_of(outcome: Outcome | Failure, attempts: int, latency_s: float) -> tuple[float, ...]:
@@ -212,8 +204,6 @@ class Batches:
                     self._execute(entry.sql, entry.values)
                 case MetaEntry():
                     changed[entry.key] = entry.value
-                case _:
-                    raise TypeError(f"no table stores {type(entry).__name__}")
         if outcomes:
             self._add_outcomes(outcomes)
         if units:

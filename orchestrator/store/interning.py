@@ -90,7 +90,7 @@ class Servers:
         """Write a server's row, with a new number if it has none; return the number."""
         number = self.numbers.get(server, len(self.numbers) + 1)
         self.last_turn = max(self.last_turn, turn)
-        row = (number, model_number, reading.server_text(server), at_ms, turn)
+        row = (number, model_number, server.encode(), at_ms, turn)
         self._submit(RowEntry(SERVER, row))
         self._meet(server, number)
         return number

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.disk import files
-from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
+from orchestrator.errors import OrchestratorError, RunDirectoryError
 from orchestrator.records import Failure, Generation, Outcome
 from orchestrator.store import codec, lookup, reading, schema, values
-from orchestrator.store.blobs import located
 from orchestrator.store.codec import Packed
 from orchestrator.store.connections import Reader
 from orchestrator.store.entries import OutcomeEntry, tally_of
@@ -102,7 +101,10 @@ def opened(run: Path, folder: Path) -> Iterator[EndedStore]:
 
 def _read(run: Path, path: Path, uri: str) -> EndedStore:
     # Only what is done here is a fault of this file.
-    with explained(path), contextlib.closing(schema.connect_uri(uri)) as connection:
+    with (
+        schema.explained(path),
+        contextlib.closing(schema.connect_uri(uri, sqlite3.Connection)) as connection,
+    ):
         schema.check_store(connection, path)
 
         def query(sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -112,17 +114,6 @@ def _read(run: Path, path: Path, uri: str) -> EndedStore:
         if n != n_counted:
             raise schema.damaged_file(path, f"it has {n:,} of {n_counted:,} outcomes")
         return EndedStore(run, uri, query)
-
-
-@contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Name the file, what is wrong with it and the remedy where SQLite or a record is at fault."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise schema.explain(path, error) from error
-    except StoreError as error:
-        raise located(error, path) from error
 
 
 Lent = tuple[Outcome, OutcomeEntry]

@@ -9,7 +9,7 @@ sorted into the index (`outcome_key`) many at a time, where that is large by way
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from threading import Lock
+from threading import RLock
 from typing import Any, Final
 
 import numpy as np
@@ -181,8 +181,7 @@ class Held:
     def __init__(self, query: reading.Query, recent: Recent) -> None:
         self._query = query
         self._recent = recent
-        self._lock = Lock()
-        self._loading = Lock()
+        self._lock = RLock()
         self._filter: KeyFilter | None = None
 
     def blobs(self, key: bytes) -> tuple[bytes, bytes] | None:
@@ -218,7 +217,7 @@ class Held:
     def _known(self) -> KeyFilter:
         """All keys, read at the first question: a complete run asks none."""
         if self._filter is None:
-            with self._loading:
+            with self._lock:
                 if self._filter is None:
                     self._filter = known_keys(self._query)
         return self._filter

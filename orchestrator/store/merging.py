@@ -30,7 +30,7 @@ from orchestrator.records import Failure
 from orchestrator.store import codec, schema
 from orchestrator.store.copying import Copying, is_same
 from orchestrator.store.entries import ADD_UP, tally_of
-from orchestrator.store.lending import EndedStore, explained
+from orchestrator.store.lending import EndedStore
 from orchestrator.store.owner import is_network_fs
 
 # Rows that one statement copies.
@@ -136,7 +136,8 @@ def merge(
     target, work = folder / STORE_NAME, folder / "work.sqlite"
     try:
         schema.create(target)
-        with contextlib.closing(schema.connect_uri(target.absolute().as_uri())) as opened:
+        made = schema.connect_uri(target.absolute().as_uri(), sqlite3.Connection)
+        with contextlib.closing(made) as opened:
             found = _Merge(opened, sources, work, advance).all(plan)
         with target.open("rb") as file:
             os.fsync(file.fileno())
@@ -388,10 +389,10 @@ def unplanned(path: Path, keys: Set[bytes], *, drop: bool = False) -> Unplanned:
         StoreError: If it can't be written, or what is to be dropped is damaged.
     """
     if not drop:
-        with contextlib.closing(schema.connect_reader(path)) as reader, explained(path):
+        with contextlib.closing(schema.connect_reader(path)) as reader, schema.explained(path):
             return _find(reader, keys)[0]
     writer = schema.connect_writer(path, exclusive=is_network_fs(path))
-    with contextlib.closing(writer) as connection, explained(path):
+    with contextlib.closing(writer) as connection, schema.explained(path):
         with schema.transaction(connection):
             found, rows = _find(connection, keys)
             drop_outcomes(connection, rows)
@@ -413,7 +414,7 @@ def drop_failures(path: Path, cause: str) -> int:
         StoreError: If it can't be written, or what is to be dropped is damaged.
     """
     writer = schema.connect_writer(path, exclusive=is_network_fs(path))
-    with contextlib.closing(writer) as connection, explained(path):
+    with contextlib.closing(writer) as connection, schema.explained(path):
         with schema.transaction(connection):
             rows = [row for (row,) in connection.execute(_FAILED, (cause,))]
             drop_outcomes(connection, rows)

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -69,6 +69,21 @@ class StoredServer(NamedTuple):
     provenance: Provenance
     run: str = ""
 
+    def encode(self) -> str:
+        """Return it as it is stored, without its model."""
+        said = msgspec.to_builtins(self.provenance)
+        return msgspec.json.encode(said | {"lent_by": self.run} if self.run else said).decode()
+
+    @classmethod
+    def decode(cls, model: str, text: str) -> Self:
+        """A server of a model from what `encode` gave; damage is a `StoreError`."""
+        try:
+            said = msgspec.json.decode(text, type=dict[str, Any])
+            run = msgspec.convert(said.get("lent_by", ""), str)
+            return cls(model, msgspec.convert(said, Provenance), run)
+        except msgspec.MsgspecError as error:
+            raise damaged("a stored server is", error) from error
+
 
 class ServerUse(NamedTuple):
     """Number of a model's outcomes that one server gave; `run` as in `StoredServer`.
@@ -125,7 +140,7 @@ def servers(query: Query) -> dict[int, StoredServer]:
         "ORDER BY s.id",
         (),
     )
-    return {number: stored_server(model, text) for number, model, text in found}
+    return {number: StoredServer.decode(model, text) for number, model, text in found}
 
 
 def check_frames(query: Query, frames: Collection[str]) -> None:
@@ -162,22 +177,6 @@ def check(query: Query, path: Path) -> None:
         raise damaged(f"{path} is", found[0][0])
 
 
-def server_text(server: StoredServer) -> str:
-    """Encode a server for the store."""
-    said = msgspec.to_builtins(server.provenance)
-    return msgspec.json.encode(said | {"lent_by": server.run} if server.run else said).decode()
-
-
-def stored_server(model: str, text: str) -> StoredServer:
-    """A server as it is stored; damage is a `StoreError`."""
-    try:
-        said = msgspec.json.decode(text, type=dict[str, Any])
-        run = msgspec.convert(said.get("lent_by", ""), str)
-        return StoredServer(model, msgspec.convert(said, Provenance), run)
-    except msgspec.MsgspecError as error:
-        raise damaged("a stored server is", error) from error
-
-
 class Readings:
     """The questions that a store answers from its tables, once what was put is committed."""
 
@@ -206,7 +205,7 @@ class Readings:
             "ORDER BY s.last_turn DESC, s.id LIMIT 1",
             (model,),
         )
-        return stored_server(model, found[0][0]) if found else None
+        return StoredServer.decode(model, found[0][0]) if found else None
 
     def servers_used(self, model: str) -> list[ServerUse]:
         """The servers that answered for a model, in the order they were met, each with how often.

@@ -42,6 +42,7 @@ from orchestrator.store.entries import (
     failure_entry,
     tally_of,
 )
+from orchestrator.store.reading import StoredServer
 from orchestrator.store.values import decode_rows
 
 _AT_ONCE: Final = 256
@@ -209,7 +210,7 @@ class _Source:
             for (rows,) in self._connection.execute("SELECT rows FROM unit"):
                 decode_rows(rows)
             for (provenance,) in self._connection.execute("SELECT provenance FROM server"):
-                reading.stored_server("", provenance)
+                StoredServer.decode("", provenance)
             for server, texts in self._connection.execute("SELECT server, texts FROM token"):
                 interning.unpacked(server, texts)
         except (sqlite3.Error, OrchestratorError, msgspec.MsgspecError, TypeError):
@@ -286,7 +287,7 @@ def _copy(
         for row in servers:
             # One bit can rename a field in good JSON.
             with contextlib.suppress(StoreError):
-                reading.stored_server("", row[2])
+                StoredServer.decode("", row[2])
                 readable.append(RowEntry(SERVER, row))
         tables.write(readable)
         tables.write(_tokens(source))

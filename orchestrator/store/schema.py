@@ -4,13 +4,14 @@ import logging
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
 from orchestrator.disk.files import check_plain, sync_folder
 from orchestrator.disk.paths import is_foreign, repair
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError
+from orchestrator.store.blobs import located
 from orchestrator.store.owner import BoundedConnection, copy_of
 
 C = TypeVar("C", bound=sqlite3.Connection)
@@ -107,11 +108,9 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
     Raises:
         RunDirectoryError: If the file is not a store, or of a newer schema.
     """
-    try:
+    with explained(path), ExitStack() as stack:
         connection = _connect(path, "rwc", BUSY_S, sqlite3.Connection)
-    except sqlite3.Error as error:
-        raise explain(path, error) from error
-    try:
+        stack.callback(connection.close)
         if exclusive:
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         is_new = _check(connection, path)
@@ -130,13 +129,8 @@ def connect_writer(path: Path, *, exclusive: bool) -> sqlite3.Connection:
             _create(connection)
         check_store(connection, path)
         sync_folder(path.parent)
-    except sqlite3.Error as error:
-        connection.close()
-        raise explain(path, error) from error
-    except OrchestratorError:
-        connection.close()
-        raise
-    return connection
+        stack.pop_all()
+        return connection
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
@@ -167,10 +161,8 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise explain(path, error) from error
     # SQLite can't make the WAL's index beside it; without a WAL it does not need one.
-    try:
+    with explained(path):
         return _open_reader(path, "ro&immutable=1", BUSY_S)
-    except sqlite3.Error as error:
-        raise explain(path, error) from error
 
 
 def _open_foreign(path: Path) -> sqlite3.Connection:
@@ -250,16 +242,20 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
     return StoreError(f"{path}: {error}: {advice}")
 
 
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Name the file, what is wrong with it and the remedy where SQLite or a record is at fault."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explain(path, error) from error
+    except StoreError as error:
+        raise located(error, path) from error
+
+
 def damaged_file(path: Path, what: str) -> StoreError:
     """Return the error for a store that is not as it was written, with the remedy."""
     return StoreError(f"{path} is damaged: {what}. {repair(path.parent)}")
-
-
-def connect_uri(uri: str) -> sqlite3.Connection:
-    """A connection to the file of a URI; it may attach others by theirs."""
-    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
-    connection.execute("PRAGMA trusted_schema=OFF")
-    return connection
 
 
 def check_store(connection: sqlite3.Connection, path: Path, *, whole: bool = True) -> None:
@@ -291,22 +287,19 @@ def connect_damaged(path: Path) -> sqlite3.Connection:
 
     The path is a copy, which SQLite may change.
     """
-    try:
+    with explained(path):
         return _open_reader(path, "ro", BUSY_S, whole=False)
-    except sqlite3.Error as error:
-        raise explain(path, error) from error
 
 
 def _open_reader(path: Path, mode: str, busy_s: float, *, whole: bool = True) -> BoundedConnection:
-    connection = _connect(path, mode, busy_s, BoundedConnection)
-    try:
+    with ExitStack() as stack:
+        connection = _connect(path, mode, busy_s, BoundedConnection)
+        stack.callback(connection.close)
         connection.allow(file_size(path) + file_size(wal_path(path)))
         check_store(connection, path, whole=whole)
         connection.execute("PRAGMA query_only=1")
-    except (sqlite3.Error, OrchestratorError):
-        connection.close()
-        raise
-    return connection
+        stack.pop_all()
+        return connection
 
 
 def check_files(path: Path) -> None:
@@ -327,8 +320,13 @@ def check_files(path: Path) -> None:
 
 def _connect(path: Path, mode: str, busy_s: float, kind: type[C]) -> C:
     check_files(path)
+    return connect_uri(f"{path.absolute().as_uri()}?mode={mode}", kind, busy_s)
+
+
+def connect_uri(uri: str, kind: type[C], busy_s: float = BUSY_S) -> C:
+    """A connection to the file of a URI; it may attach others by theirs."""
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
+        uri,
         uri=True,
         timeout=busy_s,
         isolation_level=None,

@@ -75,16 +75,14 @@ class Store(Readings):
         path: Path,
         *,
         read_only: bool = False,
-        exclusive: bool | None = None,
         check_owned: Check = lambda: None,
     ) -> Self:
         """Open the store at `path`, which is made where there is none.
 
         Args:
             path: The file; its folder exists.
-            read_only: Only read, all of one moment; others may write meanwhile.
-            exclusive: Let no other process read meanwhile, as network file systems need; found
-                out from the file system where None.
+            read_only: Only read, all of one moment; others may write meanwhile. On network file
+                systems no other process can read while one writes.
             check_owned: Called before each write; raises `StoreError` where another process has
                 taken over the run, and then nothing more is written.
 
@@ -93,9 +91,7 @@ class Store(Readings):
         """
         if read_only:
             return cls(path, None)
-        if exclusive is None:
-            exclusive = is_network_fs(path)
-        tables = Tables(path, exclusive=exclusive, check_owned=check_owned)
+        tables = Tables(path, exclusive=is_network_fs(path), check_owned=check_owned)
         try:
             return cls(path, tables)
         except OrchestratorError:

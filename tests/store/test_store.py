@@ -11,7 +11,7 @@ import pytest
 from orchestrator.backend import Provenance
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure, Generation
-from orchestrator.store import Store, StoredServer, connections
+from orchestrator.store import Store, StoredServer, connections, owner
 from tests.store.helpers import choice, key, origin, outcomes_of, put
 
 SERVER = Provenance(backend="fake", base_url="http://127.0.0.1:1", model="m")
@@ -243,8 +243,15 @@ def test_closed_store_says_so(path: Path) -> None:
         store.get(key(1))
 
 
+@pytest.fixture
+def exclusive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each store is on a network file system."""
+    monkeypatch.setattr(owner, "network_fs", lambda path: "test")
+
+
+@pytest.mark.usefixtures("exclusive")
 def test_exclusive_store_reads_and_writes_over_one_connection(path: Path) -> None:
-    with Store.open(path, exclusive=True) as store:
+    with Store.open(path) as store:
         for number in range(200):
             put(store, number)
         store.flush()
@@ -252,11 +259,12 @@ def test_exclusive_store_reads_and_writes_over_one_connection(path: Path) -> Non
         assert not path.with_name(path.name + "-shm").exists()
 
 
+@pytest.mark.usefixtures("exclusive")
 def test_exclusive_store_publishes_a_copy_that_others_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "_PUBLISH_S", 0.0)
-    with Store.open(path, exclusive=True) as store:
+    with Store.open(path) as store:
         put(store, 1)
         store.flush()
         put(store, 2)
@@ -277,12 +285,13 @@ def test_log_that_grows_too_long_is_reported_once(
     assert "write-ahead log" in caplog.text
 
 
+@pytest.mark.usefixtures("exclusive")
 def test_two_exclusive_writers_exclude_each_other(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.store.schema.BUSY_S", 0.05)
-    with Store.open(path, exclusive=True), pytest.raises(StoreError, match="another process"):
-        Store.open(path, exclusive=True)
+    with Store.open(path), pytest.raises(StoreError, match="another process"):
+        Store.open(path)
 
 
 @pytest.mark.parametrize("committed", [False, True])
