@@ -15,7 +15,7 @@ import msgspec
 
 from orchestrator.ask import KEY_BYTES
 from orchestrator.records import Failure, Generation, Outcome
-from orchestrator.store import blobs, codec, schema
+from orchestrator.store import blobs, codec, interning, schema
 from orchestrator.store.entries import RowEntry
 from orchestrator.store.interning import (
     NUMBERED,
@@ -23,7 +23,6 @@ from orchestrator.store.interning import (
     Servers,
     Vocabulary,
     is_numbered,
-    unpacked,
     with_names,
 )
 from orchestrator.store.reading import StoredServer
@@ -138,7 +137,7 @@ class Copying:
         texts: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         if self._execute(_IS_THERE).fetchall():
             for server, blob in self._execute(_TEXTS):
-                texts[server].update(unpacked(server, blob))
+                texts[server].update(interning.decode(server, blob))
         numbered = texts.pop(NUMBERED, {})
         for server, known in texts.items():
             if server in servers:

@@ -138,13 +138,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[list[int], list[bytes]]).decode
 
 
-def packed(server: int, texts: Mapping[int, bytes]) -> bytes:
+def encode(server: int, texts: Mapping[int, bytes]) -> bytes:
     """The blob of a row."""
     (blob,) = blobs.shorten([blobs.seal(_encode((list(texts), list(texts.values()))))])
     return blobs.checked(blob, _belonging(server))
 
 
-def unpacked(server: int, blob: bytes) -> _Tokens:
+def decode(server: int, blob: bytes) -> _Tokens:
     """The texts of a row by number.
 
     Raises:
@@ -247,7 +247,7 @@ class Vocabulary:
             }
             if new and server != NUMBERED and len(known) + len(new) <= MOST_TOKENS:
                 known.update(new)
-                self._submit(RowEntry(TOKENS, (server, packed(server, new))))
+                self._submit(RowEntry(TOKENS, (server, encode(server, new))))
 
     def known(self, server: int) -> frozenset[int]:
         """The ids of a server's tokens whose texts are kept."""
@@ -286,7 +286,7 @@ class Vocabulary:
                 new[self._next] = name
                 self._next -= 1
         if new:
-            self._submit(RowEntry(TOKENS, (NUMBERED, packed(NUMBERED, new))))
+            self._submit(RowEntry(TOKENS, (NUMBERED, encode(NUMBERED, new))))
 
 
 def with_names(made: Generation, texts: Mapping[int, bytes]) -> Generation:
@@ -329,7 +329,7 @@ def _read(query: Query, server: int) -> tuple[_Tokens, bool]:
     is_whole = True
     for (blob,) in query("SELECT texts FROM token WHERE server=? ORDER BY id", (server,)):
         try:
-            found.update(unpacked(server, blob))
+            found.update(decode(server, blob))
         except StoreError:
             # The texts of some tokens: nothing that a number rests on.
             is_whole = False

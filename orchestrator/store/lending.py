@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,9 +136,6 @@ class Lender:
         path = RunDirectory.open(run).store_path
         self.path = run
         self._reader = Reader(path, None)
-        self._known: lookup.KeyFilter | None = None
-        self._unsorted: dict[bytes, int] = {}
-        self._servers: dict[int, StoredServer] = {}
         try:
             self._meta = values.read(self._reader.query)
         except OrchestratorError:
@@ -154,9 +152,10 @@ class Lender:
         Raises:
             StoreError: If it can't be read.
         """
-        if key not in (self._known or self._read()):
+        unsorted, known, _ = self._held
+        if key not in known:
             return None
-        found = lookup.stored(self._reader.query, _LENT, key, self._unsorted.get(key))
+        found = lookup.stored(self._reader.query, _LENT, key, unsorted.get(key))
         if found is None:
             return None
         server, attempts, latency_s, at_ms, prompt_hash, head, arrays = found
@@ -181,19 +180,18 @@ class Lender:
         Raises:
             StoreError: If they can't be read.
         """
-        if self._known is None:
-            self._read()
-        return self._servers
+        return self._held[2]
 
     def get_meta(self, key: str) -> str | None:
         """A value of that run."""
         return self._meta.get(key)
 
-    def _read(self) -> lookup.KeyFilter:
+    @cached_property
+    def _held(self) -> tuple[dict[bytes, int], lookup.KeyFilter, dict[int, StoredServer]]:
+        """Rows of keys that are not sorted, all keys, and servers, read at the first question."""
         query = self._reader.query
         # These first: what is sorted meanwhile is found in its row all the same.
-        self._unsorted = dict(query("SELECT key, row FROM outcome_key_new", ()))
-        self._known = lookup.known_keys(query)
+        unsorted: dict[bytes, int] = dict(query("SELECT key, row FROM outcome_key_new", ()))
+        known = lookup.KeyFilter.of(query)
         # These last: a server is committed before what it answered.
-        self._servers = reading.servers(query)
-        return self._known
+        return unsorted, known, reading.servers(query)

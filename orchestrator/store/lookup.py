@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from threading import RLock
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -139,6 +139,28 @@ class KeyFilter:
     def __init__(self) -> None:
         self._bits = bytearray(1 << (_FILTER_BITS - 3))
 
+    @classmethod
+    def of(cls, query: reading.Query) -> Self:
+        """A filter of all keys that are committed.
+
+        Raises:
+            StoreError: If outcomes have no key any more: they would be asked again.
+        """
+        known, n_keys = cls(), 0
+        # Counted first: what is committed meanwhile is then no key that is missing.
+        ((n_outcomes,),) = query("SELECT coalesce(sum(n), 0) FROM tally", ())
+        # These first: they may be moved into the index meanwhile.
+        new = [key for (key,) in query("SELECT key FROM outcome_key_new", ())]
+        levels = (_in_order(query, _KEYS_OF_LEVEL, level) for level in LEVELS)
+        for keys in chain([new], *levels, _in_order(query, _INDEXED_KEYS)):
+            if {*map(type, keys)} - {bytes} or {*map(len, keys)} - {KEY_BYTES}:
+                raise damaged("the index of outcomes is", "an entry is not a key")
+            known.update(keys)
+            n_keys += len(keys)
+        if n_keys < n_outcomes:
+            raise damaged("the index of outcomes is", f"{n_keys:,} of {n_outcomes:,} keys")
+        return known
+
     def add(self, key: bytes) -> None:
         """Add a key."""
         bit = int.from_bytes(key[:4], "little") & _MASK
@@ -219,27 +241,5 @@ class Held:
         if self._filter is None:
             with self._lock:
                 if self._filter is None:
-                    self._filter = known_keys(self._query)
+                    self._filter = KeyFilter.of(self._query)
         return self._filter
-
-
-def known_keys(query: reading.Query) -> KeyFilter:
-    """A filter of all keys that are committed.
-
-    Raises:
-        StoreError: If outcomes have no key any more: they would be asked again.
-    """
-    known, n_keys = KeyFilter(), 0
-    # Counted first: what is committed meanwhile is then no key that is missing.
-    ((n_outcomes,),) = query("SELECT coalesce(sum(n), 0) FROM tally", ())
-    # These first: they may be moved into the index meanwhile.
-    new = [key for (key,) in query("SELECT key FROM outcome_key_new", ())]
-    levels = (_in_order(query, _KEYS_OF_LEVEL, level) for level in LEVELS)
-    for keys in chain([new], *levels, _in_order(query, _INDEXED_KEYS)):
-        if {*map(type, keys)} - {bytes} or {*map(len, keys)} - {KEY_BYTES}:
-            raise damaged("the index of outcomes is", "an entry is not a key")
-        known.update(keys)
-        n_keys += len(keys)
-    if n_keys < n_outcomes:
-        raise damaged("the index of outcomes is", f"{n_keys:,} of {n_outcomes:,} keys")
-    return known

@@ -147,7 +147,7 @@ def merge(
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """Give a merged store its name; that of a run which nobody has open.
+    """Give a store that was made anew its name; that of a run which nobody has open.
 
     Raises:
         StoreError: If it can't be renamed.

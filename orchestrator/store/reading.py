@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from orchestrator.backend import Provenance
+from orchestrator.store import values
 from orchestrator.store.blobs import damaged
-from orchestrator.store.values import decode_rows
 
 Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 T = TypeVar("T")
@@ -289,7 +289,7 @@ class Readings:
                     raise damaged("the status of a unit is", "no number")
                 seen.append(unit)
                 last = grown(last, position)
-                yield StoredUnit(position, status, decode_rows(blob))
+                yield StoredUnit(position, status, values.decode(blob))
         n_twice = len(seen) - len(np.unique(np.asarray(seen)))
         if n_twice:
             raise damaged("the order of units is", f"{n_twice:,} units have two positions")

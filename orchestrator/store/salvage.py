@@ -23,7 +23,6 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from orchestrator.columns import decoded, schema_fault
-from orchestrator.disk.files import sync_folder
 from orchestrator.errors import OrchestratorError, RunDirectoryError, StoreError, on_disk_error
 from orchestrator.records import Failure
 from orchestrator.store import blobs, codec, interning, reading, schema, values
@@ -42,8 +41,8 @@ from orchestrator.store.entries import (
     failure_entry,
     tally_of,
 )
+from orchestrator.store.merging import put_in_place
 from orchestrator.store.reading import StoredServer
-from orchestrator.store.values import decode_rows
 
 _AT_ONCE: Final = 256
 # No outcome takes less: what a store of some size may hold at most.
@@ -125,7 +124,8 @@ def salvage(path: Path, advance: Advance = lambda _: None) -> Salvaged:
             )
         if is_whole:
             return Salvaged(dict(kept), {}, 0, None)
-        aside = put_in_place(path, target)
+        aside = set_aside(path)
+        put_in_place(target, path)
     finally:
         # On a full disk, what is left of a new store takes room too.
         _remove(copy)
@@ -208,11 +208,11 @@ class _Source:
             if FRAMES in meta:
                 reading.check_frames(self.query, msgspec.json.decode(meta[FRAMES], type=dict))
             for (rows,) in self._connection.execute("SELECT rows FROM unit"):
-                decode_rows(rows)
+                values.decode(rows)
             for (provenance,) in self._connection.execute("SELECT provenance FROM server"):
                 StoredServer.decode("", provenance)
             for server, texts in self._connection.execute("SELECT server, texts FROM token"):
-                interning.unpacked(server, texts)
+                interning.decode(server, texts)
         except (sqlite3.Error, OrchestratorError, msgspec.MsgspecError, TypeError):
             return False
         return True
@@ -325,7 +325,7 @@ def _tokens(source: _Source) -> list[RowEntry]:
     numbers: list[int] = []
     for _, server, blob in source.rows("token", "id, server, texts", (int, int, bytes)):
         try:
-            found = interning.unpacked(server, blob)
+            found = interning.decode(server, blob)
         except (StoreError, OverflowError):
             source.n_lost += 1
             continue
@@ -333,7 +333,7 @@ def _tokens(source: _Source) -> list[RowEntry]:
         numbers += found if server == interning.NUMBERED else ()
     if source.n_lost > n_lost:
         first = interning.next_number(numbers, is_whole=False)
-        mark = interning.packed(interning.NUMBERED, {first: b""})
+        mark = interning.encode(interning.NUMBERED, {first: b""})
         kept.append(RowEntry(TOKENS, (interning.NUMBERED, mark)))
     return kept
 
@@ -384,8 +384,8 @@ def _right_values(found: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, 
     return right, tuple(sorted(faulty))
 
 
-def put_in_place(path: Path, target: Path) -> Path:
-    """Give the new store the old one's name, and the old one another, with its log."""
+def set_aside(path: Path) -> Path:
+    """Give a damaged store another name, with its log; its own stays until another file has it."""
     number = 1
     while (aside := path.with_suffix(f".damaged-{number}.sqlite")).exists():
         number += 1
@@ -394,9 +394,6 @@ def put_in_place(path: Path, target: Path) -> Path:
         # A log that stayed would be taken for the new file's.
         if schema.wal_path(path).exists():
             schema.wal_path(path).rename(schema.wal_path(aside))
-        path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
-        target.replace(path)
-        sync_folder(path.parent)
     return aside
 
 

@@ -37,7 +37,6 @@ from orchestrator.store.values import (
     end_adoption,
     has_units,
     open_plan,
-    pack_rows,
     place,
 )
 
@@ -307,7 +306,7 @@ class Store(Readings):
             StoreError: If a value can't be stored, or an earlier write failed.
         """
         names = self._names.number(frame), self._names.number(cause)
-        self.submit(UnitEntry(unit_hash, plan_id, position, status, *names, pack_rows(rows)))
+        self.submit(UnitEntry(unit_hash, plan_id, position, status, *names, values.encode(rows)))
 
     # -- the file ----------------------------------------------------------------------------------
 

@@ -166,7 +166,7 @@ def end_adoption(connection: sqlite3.Connection, plan_id: int) -> int:
 _SURROGATE_TEXT: Final = 1
 
 
-def pack_rows(rows: Sequence[Sequence[object]]) -> bytes:
+def encode(rows: Sequence[Sequence[object]]) -> bytes:
     """Rows of plain values (numpy scalars become Python's) as one blob, uncompressed.
 
     Raises:
@@ -182,7 +182,7 @@ def pack_rows(rows: Sequence[Sequence[object]]) -> bytes:
         raise StoreError(f"a row cannot be stored: {error}") from error
 
 
-def decode_rows(blob: bytes) -> list[tuple[object, ...]]:
+def decode(blob: bytes) -> list[tuple[object, ...]]:
     """The rows of a blob; sequences inside a row come back as lists.
 
     Raises:

@@ -15,7 +15,7 @@ from orchestrator.columns import pack_row
 from orchestrator.driver import Driver
 from orchestrator.errors import UsageError
 from orchestrator.records import DONE, FAULTY, Failure, Label, Message, Sampling
-from orchestrator.store.values import decode_rows, pack_rows
+from orchestrator.store.values import decode, encode
 from orchestrator.units import Plan
 from tests.core.fakes import SAMPLING, contract, plan
 from tests.core.test_driver import answer_all, make, one
@@ -235,7 +235,7 @@ def fault_of_one(evaluate):
     assert row["cause"] == "method"
     assert row["item"] == "i0"
     columns = driver._plan.parts[0].columns
-    assert decode_rows(pack_rows([pack_row(columns, row)]))
+    assert decode(encode([pack_row(columns, row)]))
     assert driver.n_open == 0
     driver.close()
 

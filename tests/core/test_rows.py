@@ -12,7 +12,7 @@ from orchestrator.columns import COLUMN_TYPES, pack_row
 from orchestrator.errors import MethodError
 from orchestrator.frames import make_frame
 from orchestrator.records import Failure, Item, Message, Unit
-from orchestrator.store.values import decode_rows, pack_rows
+from orchestrator.store.values import decode, encode
 from tests.core.fakes import contract
 
 UNIT = Unit(Item(key="i7", messages=(Message("user", "?"),)), ("weak", "strong"), "judge")
@@ -149,7 +149,7 @@ def test_what_the_check_lets_through_is_stored_and_stands_in_a_frame(type_, data
     values = data.draw(st.lists(st.none() | HELD[type_], min_size=1, max_size=4))
     made = of(type_)
     rows = made.check([{"x": value, **OK} for value in values], UNIT)
-    stored = decode_rows(pack_rows([pack_row(made.columns, row) for row in rows]))
+    stored = decode(encode([pack_row(made.columns, row) for row in rows]))
     frame = make_frame(made.columns, stored)
     assert frame["x"].is_null().to_list() == [value is None for value in values]
     plain = [list(value) if isinstance(value, tuple) else value for value in values]

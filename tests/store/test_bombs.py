@@ -57,7 +57,7 @@ def test_a_head_that_inflates_without_end_is_damage(bomb: bytes) -> None:
 
 
 def test_rows_that_inflate_without_end_are_damage(bomb: bytes) -> None:
-    refuses(lambda: values.decode_rows(compressed_blob(bomb)))
+    refuses(lambda: values.decode(compressed_blob(bomb)))
 
 
 @pytest.mark.parametrize("n_values", [400, GIB, 2**62])
@@ -76,7 +76,7 @@ def test_arrays_that_inflate_without_end_are_damage(
 
 def test_a_frame_behind_one_to_be_skipped_is_damage() -> None:
     skipped = struct.pack("<II", 0x184D2A50, 4) + bytes(4)
-    refuses(lambda: values.decode_rows(compressed_blob(skipped + zeros(4 * GIB, stated=4 * GIB))))
+    refuses(lambda: values.decode(compressed_blob(skipped + zeros(4 * GIB, stated=4 * GIB))))
 
 
 def test_what_is_written_can_be_read() -> None:
@@ -91,7 +91,7 @@ def test_what_could_not_be_read_is_not_written() -> None:
     with pytest.raises(StoreError, match=r"more than the 67,108,864"):
         codec.pack(Generation(text, "stop"))
     with pytest.raises(StoreError, match=r"more than the 67,108,864"):
-        values.pack_rows([(text,)])
+        values.encode([(text,)])
     ids = np.zeros(blobs.MOST_ARRAYS_BYTES // 4 + 1, np.int32)
     with pytest.raises(StoreError, match=r"more than the 134,217,728"):
         codec.pack(Generation("", "stop", token_ids=ids))

@@ -138,7 +138,7 @@ def shortened(arrays: bytes) -> bytes:
 
 
 def encoded_rows(content: list[tuple[Any, ...]]) -> bytes:
-    return blobs.checked(blobs.shorten([values.pack_rows(content)])[0])
+    return blobs.checked(blobs.shorten([values.encode(content)])[0])
 
 
 @given(outcomes)
@@ -304,17 +304,17 @@ table = st.lists(st.lists(cells | st.binary(), max_size=8).map(tuple), max_size=
 
 @given(table)
 def test_rows_come_back_bit_for_bit(content: list[tuple[Any, ...]]) -> None:
-    back = values.decode_rows(encoded_rows(content))
+    back = values.decode(encoded_rows(content))
     assert bits(tuple(back)) == bits(tuple(content))
 
 
 def test_lone_surrogates_inside_nested_cells_survive() -> None:
     content = [({"cause": "\udc00"}, ["\ud800", 1])]
-    assert values.decode_rows(encoded_rows(content)) == content
+    assert values.decode(encoded_rows(content)) == content
 
 
 def test_numpy_scalars_become_plain_values() -> None:
-    back = values.decode_rows(encoded_rows([(np.float32(0.5), np.int64(3), np.bool_(1))]))
+    back = values.decode(encoded_rows([(np.float32(0.5), np.int64(3), np.bool_(1))]))
     assert back == [(0.5, 3, True)]
 
 
@@ -330,12 +330,12 @@ def test_flipped_bits_of_rows_are_a_store_error() -> None:
         damaged = bytearray(blob)
         damaged[place // 8] ^= 1 << place % 8
         with pytest.raises(StoreError):
-            values.decode_rows(bytes(damaged))
+            values.decode(bytes(damaged))
 
 
 def test_rows_of_an_unknown_version_are_refused() -> None:
     with pytest.raises(StoreError, match="format 9"):
-        values.decode_rows(b"\x09" + encoded_rows([(1,)])[1:])
+        values.decode(b"\x09" + encoded_rows([(1,)])[1:])
 
 
 @pytest.mark.parametrize("said", [4_999, 5_001])
