@@ -53,7 +53,6 @@ class Finished(msgspec.Struct, frozen=True):
 
     position: int
     status: int
-    frame: str
     rows: list[Row]
     fault: Fault | None = None
     server_epoch: int = 0
@@ -350,9 +349,7 @@ class Driver:
     ) -> None:
         self.n_open -= 1
         self.n_bytes -= unit.n_bytes
-        frame = unit.work.part.frame
-        end = Finished(unit.position, status, frame, rows, fault, unit.server_epoch)
-        self.finished.append(end)
+        self.finished.append(Finished(unit.position, status, rows, fault, unit.server_epoch))
 
     def close(self) -> None:
         """Close the coroutines of units that still wait."""

@@ -31,7 +31,6 @@ from orchestrator.report.gate import GateResult
 from orchestrator.report.planned import Plan
 from orchestrator.runner.event_loop import in_thread
 from orchestrator.runner.planning.counts import (
-    blocks_of,
     count_prepared,
     duration_of,
     earlier_paces,
@@ -110,9 +109,7 @@ def plan(  # noqa: PLR0913 (options, by keyword)
         if path.exists() and path.stat().st_size:
             revision_of(RunDirectory.open(where), prepared.recipe.name)
             store = stack.enter_context(Store.open(path, read_only=True))
-        counted = count_prepared(
-            prepared, store, blocks_of(prepared, store), exact=exact, advance=advance
-        )
+        counted = count_prepared(prepared, store, exact=exact, advance=advance)
     if counted.fault:
         raise MethodError(counted.fault)
     notes = (*counted.notes, *prepared.read_as, *notes_on_items(prepared))

@@ -201,12 +201,13 @@ def _written(result: Result) -> dict[tuple[str, str, str], dict[frozenset[str], 
     try:
         replay = Replay(result.path, result.frames, allow_code=result.allow_code)
         for at, key in enumerate(columns_of(result.frames, "items", ("item",))["item"]):
-            for unit in replay.units(at):
-                about, models = (unit.method, key, unit.judge), frozenset(unit.models)
-                for ask, made in unit.asked:
+            for work, asked in replay.units(at):
+                judge, models = work.unit.judge, frozenset(work.unit.models)
+                about = work.part.name, key, judge
+                for ask, made in asked:
                     # A judge that is a candidate answers too; its answers have a turn.
                     is_answer = not isinstance(ask, GenerateAsk) or ask.turn > 0
-                    if is_answer or ask.model != unit.judge:
+                    if is_answer or ask.model != judge:
                         continue
                     if isinstance(made, Generation) and made.text.strip():
                         found[about].setdefault(models, []).append(made.text)

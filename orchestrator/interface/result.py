@@ -346,7 +346,7 @@ class Result:
         """
         module = importlib.import_module("orchestrator.runner.results.requests")
         replay = module.Replay(self.path, self.frames, allow_code=self.allow_code)
-        found: pl.DataFrame = module.tokens_frame(replay, item)
+        found: pl.DataFrame = replay.tokens(item)
         return found
 
     def cite(self) -> "Citation":

@@ -27,7 +27,7 @@ from orchestrator.records import (
 )
 from orchestrator.report import words
 from orchestrator.report.text import page_line, safe_block
-from orchestrator.runner.results.requests import Unit, alternatives, tokens_of
+from orchestrator.runner.results.requests import Played, alternatives, tokens_of
 from orchestrator.runner.results.token_texts import Speller
 
 MAX_TEXT: Final = 40_000
@@ -213,28 +213,28 @@ _MAX_PIECE: Final = 200
 Data = dict[str, Any]
 
 
-def trace(units: Sequence[Unit], speller: Speller) -> Data:
+def trace(units: Sequence[Played], speller: Speller) -> Data:
     """Return the requests of an item's units; equal requests are listed once."""
     numbers: dict[AnyAsk, int] = {}
     asks: list[Data] = []
     shown = []
-    for unit in units:
+    for work, asked in units:
         mine = []
-        for ask, outcome in unit.asked:
+        for ask, outcome in asked:
             number = numbers.setdefault(ask, len(asks))
             if number == len(asks):
                 asks.append(_asked(ask, outcome, speller))
             mine.append(number)
         shown.append(
             {
-                "method": page_line(unit.method),
-                "kind": page_line(unit.kind),
-                "models": [page_line(model) for model in unit.models],
-                "judge": page_line(unit.judge),
+                "method": page_line(work.part.name),
+                "kind": page_line(work.part.kind),
+                "models": [page_line(model) for model in work.unit.models],
+                "judge": page_line(work.unit.judge),
                 "asks": mine,
             }
         )
-    made_of = dict(asked for unit in units for asked in unit.asked)
+    made_of = dict(one for _, asked in units for one in asked)
     for ask, number in numbers.items():
         made = made_of[ask]
         if isinstance(made, Generation):

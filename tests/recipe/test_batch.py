@@ -89,7 +89,7 @@ def test_both_prices_are_planned(tmp_path, batch, share, is_hosted):
         **({"batch": batch} if batch else {}),
     }
     prepared = prepare(load(written(tmp_path, **entry)))
-    plan = count_prepared(prepared, None, None)
+    plan = count_prepared(prepared, None)
     assert plan.money is not None
     assert plan.one_by_one is not None
     least = share if batch else 0.5 if is_hosted else 1.0

@@ -1,6 +1,8 @@
 """Answers, lists and runs that hold nothing are shown as such."""
 
 import json
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -18,11 +20,18 @@ from orchestrator.records import (
     Scored,
     TopLogprobs,
 )
-from orchestrator.runner.results.requests import Unit
 from orchestrator.runner.results.token_texts import Speller
+from orchestrator.units import Work
 from orchestrator.view.item import trace
 from tests.view.runs import SETTINGS, answers_frame, items_frame, make_run
 
+WORK = cast(
+    "Work",
+    SimpleNamespace(
+        part=SimpleNamespace(name="answers", kind="answers"),
+        unit=SimpleNamespace(models=("m",), judge=""),
+    ),
+)
 IDS = np.zeros(0, dtype=np.int32)
 LOGPROBS = np.zeros(0, dtype=np.float32)
 NOTHING = TopLogprobs(np.zeros((0, 3), dtype=np.int32), np.zeros((0, 3), dtype=np.float32))
@@ -61,7 +70,7 @@ DRAW = GenerateAsk("m", EMPTY, Sampling(max_tokens=4))
     ],
 )
 def test_what_was_asked_may_be_empty(speller, asked):
-    found = trace([Unit("answers", "answers", ("m",), "", (asked,))], speller)
+    found = trace([(WORK, [asked])], speller)
     (shown,) = found["asks"]
     json.dumps(shown, allow_nan=False)
     if shown.get("tokens"):
@@ -69,7 +78,7 @@ def test_what_was_asked_may_be_empty(speller, asked):
 
 
 def test_a_unit_that_asked_nothing_is_shown(speller):
-    found = trace([Unit("answers", "answers", ("m",), "", ())], speller)
+    found = trace([(WORK, [])], speller)
     assert found["asks"] == []
 
 

@@ -58,7 +58,7 @@ def test_every_request_of_the_run_is_found_again(path, snapshot):
     replay = Replay(path, snapshot.result.frames)
     with Store.open(path / "store.sqlite", read_only=True) as store:
         n_outcomes = sum(count.n for count in store.counts())
-    asked = {ask for k in range(N_ITEMS) for unit in replay.units(k) for ask, _ in unit.asked}
+    asked = {ask for k in range(N_ITEMS) for _, played in replay.units(k) for ask, _ in played}
     assert len(asked) == n_outcomes
 
 

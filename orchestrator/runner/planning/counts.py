@@ -12,6 +12,7 @@ import numpy as np
 
 from orchestrator.backend import PLAIN, Batch, is_private
 from orchestrator.disk.paths import STORE_NAME, is_foreign
+from orchestrator.driver import Lookup
 from orchestrator.errors import OrchestratorError
 from orchestrator.recipe.schema import ModelSpec, Price
 from orchestrator.records import Failure, Outcome
@@ -23,7 +24,6 @@ from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.stopping import open_blocks
 from orchestrator.runner.planning.tally import (
     Group,
-    Lookup,
     Mark,
     Tally,
     by_end,
@@ -104,26 +104,9 @@ def count_plan(  # noqa: PLR0913 (what it counts, and how)
     )
 
 
-def blocks_of(prepared: Prepared, store: Store | None) -> Blocks | None:
-    """Return the blocks needed by the rows of a store, for the plan it was opened with.
-
-    A plan that it has not opened yet counts as one without rows: its numbers are upper bounds.
-    """
-    rule = prepared.rule
-    if rule is None:
-        return None
-    plan_id = None if store is None else store.current_plan
-    if store is None or plan_id is None or not store.is_current_plan(prepared.plan.hash()):
-        blocks = Blocks(rule, bytearray(rule.n_items * len(rule.slots)))
-        blocks.start()
-        return blocks
-    return open_blocks(rule, store, plan_id, store.done_bitmap(plan_id, len(prepared.plan)))
-
-
 def count_prepared(
     prepared: Prepared,
     store: Store | None,
-    blocks: Blocks | None,
     *,
     exact: bool = True,
     advance: Callable[[int], None] = lambda _: None,
@@ -132,6 +115,13 @@ def count_prepared(
 
     Where `exact`, every unit is driven, also of a large plan.
     """
+    ended, blocks = _ended(prepared, store), None
+    if prepared.rule is not None:
+        # Of a plan that the store has not opened yet, the numbers are upper bounds.
+        done = bytearray(ended) if ended else bytearray(len(prepared.plan))
+        blocks = open_blocks(prepared.rule, store if ended else None, done)
+    if prepared.retry:
+        ended = bytearray()
     specs = [prepared.models[name] for name in prepared.identities]
     counted = count_plan(
         prepared.plan,
@@ -139,7 +129,7 @@ def count_prepared(
         prepared.systems,
         {spec.name: paid for spec in specs if (paid := spec.paid) is not None},
         blocks,
-        None if exact else _ended(prepared, store),
+        None if exact else ended,
         advance,
     )
     stages, plan = list(counted.stages), prepared.plan
@@ -155,7 +145,7 @@ def count_prepared(
 
 def _ended(prepared: Prepared, store: Store | None) -> bytearray:
     """One byte a position, 1 where the unit has ended under this very plan; else empty."""
-    plan_id = None if store is None or prepared.retry else store.current_plan
+    plan_id = None if store is None else store.current_plan
     if store is None or plan_id is None or not store.is_current_plan(prepared.plan.hash()):
         return bytearray()
     return store.done_bitmap(plan_id, len(prepared.plan))

@@ -155,7 +155,7 @@ def prepare(recipe: Recipe, *, allow_code: bool = False) -> Prepared:
             if stop_when.population == "source":
                 check_stopping(recipe, dataset)
             stopping = importlib.import_module("orchestrator.runner.planning.stopping")
-            rule = stopping.find_rule(recipe, plan)
+            rule = stopping.find_rule(recipe, stop_when, plan)
         sentences = tuple(filter(None, read_as))
         return Prepared(recipe, dataset, models, identities, plan, allow_code, sentences, rule)
 

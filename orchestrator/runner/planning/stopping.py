@@ -29,17 +29,13 @@ _STOPPED = (
 )
 
 
-def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
-    """The stopping rule of a recipe; None where it has none.
+def find_rule(recipe: Recipe, settings: StopWhen, plan: Plan) -> StoppingRule:
+    """The stopping rule of a recipe.
 
     Raises:
         UsageError: If no method of the recipe says on each prompt which of two models is better, or
             the rule asks for as many best models as there are.
     """
-    statistics = recipe.settings.statistics
-    settings = statistics.stop_when
-    if settings is None:
-        return None
     of_dataset = settings.population == "dataset"
     rankings, slots = _rankings(plan)
     _check(recipe, settings, rankings)
@@ -52,7 +48,7 @@ def find_rule(recipe: Recipe, plan: Plan) -> StoppingRule | None:
     return StoppingRule(
         n_items=len(plan.items),
         block=settings.block,
-        error=1.0 - statistics.confidence_level,
+        error=1.0 - recipe.settings.statistics.confidence_level,
         population=len(plan.items) if of_dataset else None,
         top=settings.top,
         rankings=tuple(rankings),
@@ -125,17 +121,18 @@ def remember_not_needed(blocks: Blocks | None, plan_id: int, store: Store) -> No
         store.set_meta(NOT_NEEDED, f"{plan_id} {0 if blocks is None else blocks.n_not_needed}")
 
 
-def open_blocks(rule: StoppingRule, store: Store, plan_id: int, done: bytearray) -> Blocks:
-    """Return the blocks as the rows in the store leave them.
+def open_blocks(rule: StoppingRule, store: Store | None, done: bytearray) -> Blocks:
+    """Return the blocks as the rows of the current plan leave them, or without a store as none do.
 
     The store is read once, as far as the rows compare models. `done` has one byte a position; units
     that are not needed are marked too.
     """
     blocks = Blocks(rule, done)
-    for frame in sorted({ranking.frame for ranking in rule.rankings}):
-        for unit in store.iter_rows(plan_id, frame):
-            if done[unit.position]:
-                blocks.put(unit.position, unit.status, unit.rows)
+    if store is not None and (plan_id := store.current_plan) is not None:
+        for frame in sorted({ranking.frame for ranking in rule.rankings}):
+            for unit in store.iter_rows(plan_id, frame):
+                if done[unit.position]:
+                    blocks.put(unit.position, unit.status, unit.rows)
     blocks.start()
     return blocks
 
@@ -175,7 +172,7 @@ def read_orders(store: Store) -> Orders | None:
     if n_units != store.n_units(plan_id):
         raise StoreError(f"{store.path}: the stopping rule is damaged: it is of {n_units:,} units")
     done = store.done_bitmap(plan_id, n_units)
-    blocks = open_blocks(rule, store, plan_id, done)
+    blocks = open_blocks(rule, store, done)
     n_left = blocks.ended.count(0)
     return Orders(rule, blocks.n_not_needed, n_left, blocks.orders())
 

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.ask import AnyAsk
-from orchestrator.driver import Driver
+from orchestrator.driver import Driver, Lookup
 from orchestrator.records import Failure, Outcome
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.units import Plan
 
 Ints = NDArray[np.int64]
-Lookup = Callable[[bytes], Outcome | Failure | None]
 Mark = tuple[str, str, str]
 """Name, model and draw of a stage: stages that are alike in them are one."""
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,7 @@ from orchestrator.runner.planning.prepare import parts_of
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.results.token_texts import Speller
 from orchestrator.store import RunDirectory, Store
-from orchestrator.units import Plan
+from orchestrator.units import Plan, Work
 
 # The requests of an item and their answers: its units, replayed over the store.
 #
@@ -40,23 +40,8 @@ _KEPT: Final = 2
 Asked = tuple[AnyAsk, Outcome | Failure]
 """One thing that was asked, and the answer."""
 
-
-class Unit(msgspec.Struct, frozen=True):
-    """A unit of an item.
-
-    Attributes:
-        method: Name of the method.
-        kind: Its kind.
-        models: That it compares.
-        judge: Who judges; empty where nobody does.
-        asked: In the order in which it was asked.
-    """
-
-    method: str
-    kind: str
-    models: tuple[str, ...]
-    judge: str
-    asked: tuple[Asked, ...]
+Played = tuple[Work, list[Asked]]
+"""A unit of an item and its method, with what was asked in its order."""
 
 
 class Replay:
@@ -112,7 +97,7 @@ class Replay:
         """
         return self._items.index(item)
 
-    def units(self, index: int) -> list[Unit]:
+    def units(self, index: int) -> list[Played]:
         """Return the units of an item with their requests, as far as the store holds them.
 
         Raises:
@@ -130,12 +115,18 @@ class Replay:
             for position in found:
                 driver.open(position)
             driver.close()
-        units = []
-        for position, asked in found.items():
-            work = self._plan.work(position)
-            part, unit = work.part, work.unit
-            units.append(Unit(part.name, part.kind, unit.models, unit.judge, tuple(asked)))
-        return units
+        return [(self._plan.work(position), asked) for position, asked in found.items()]
+
+    def tokens(self, item: str) -> pl.DataFrame:
+        """Return the tokens of all texts that were drawn or scored; see `Result.tokens`.
+
+        Raises:
+            UsageError: If there is no such item.
+            OrchestratorError: If the store can't be read.
+        """
+        units = self.units(self.index(item))
+        rows = [row for work, asked in units for row in _rows(work, asked, self.speller)]
+        return pl.DataFrame(rows, schema=_SCHEMA)
 
 
 class StoredItems:
@@ -275,26 +266,14 @@ def alternatives(model: str, top: TopLogprobs, speller: Speller) -> Iterator[lis
         yield row
 
 
-def tokens_frame(replay: Replay, item: str) -> pl.DataFrame:
-    """The tokens of all texts that were drawn or scored for an item; see `Result.tokens`.
-
-    Raises:
-        UsageError: If there is no such item.
-        OrchestratorError: If the store can't be read.
-    """
-    units = replay.units(replay.index(item))
-    rows = [row for unit in units for row in _rows(unit, replay.speller)]
-    return pl.DataFrame(rows, schema=_SCHEMA)
-
-
-def _rows(unit: Unit, speller: Speller) -> Iterator[dict[str, Any]]:
-    for request, (ask, made) in enumerate(unit.asked):
+def _rows(work: Work, asked: Sequence[Asked], speller: Speller) -> Iterator[dict[str, Any]]:
+    for request, (ask, made) in enumerate(asked):
         if not isinstance(ask, GenerateAsk | ScoreAsk) or not isinstance(made, Generation | Scored):
             continue
         found = tokens_of(ask, made, speller)
         is_spelled = found is None or found.pieces is not None
         about = {
-            "method": unit.method,
+            "method": work.part.name,
             "model": ask.model,
             "request": request,
             "kind": "drawn" if isinstance(ask, GenerateAsk) else "scored",

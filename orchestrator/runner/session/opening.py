@@ -100,7 +100,7 @@ def open_plan(prepared: Prepared, run_dir: RunDirectory, store: Store) -> Opened
         hashes = ((position, plan.unit_hash(position)) for position in range(len(plan)))
         store.adopt(plan_id, hashes)
     done = store.done_bitmap(plan_id, len(plan))
-    blocks = None if prepared.rule is None else open_blocks(prepared.rule, store, plan_id, done)
+    blocks = None if prepared.rule is None else open_blocks(prepared.rule, store, done)
     remember_not_needed(blocks, plan_id, store)
     return Opened(plan_id, done, changes, blocks)
 

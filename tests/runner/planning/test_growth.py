@@ -83,7 +83,7 @@ def counted(folder, **size) -> tuple[int, int, int]:
     def count() -> None:
         notes_on_items(prepared)
         placed(prepared, inventory(prepared.recipe.settings.resources))
-        count_prepared(prepared, None, None, exact=False)
+        count_prepared(prepared, None, exact=False)
 
     count()  # imports
     return prepared.plan.n_per_item, steps(lambda: read(folder, **size)), steps(count)
