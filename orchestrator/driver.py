@@ -53,6 +53,7 @@ class Finished(msgspec.Struct, frozen=True):
 
     position: int
     status: int
+    frame: str
     rows: list[Row]
     fault: Fault | None = None
     server_epoch: int = 0
@@ -349,7 +350,9 @@ class Driver:
     ) -> None:
         self.n_open -= 1
         self.n_bytes -= unit.n_bytes
-        self.finished.append(Finished(unit.position, status, rows, fault, unit.server_epoch))
+        frame = unit.work.part.frame
+        end = Finished(unit.position, status, frame, rows, fault, unit.server_epoch)
+        self.finished.append(end)
 
     def close(self) -> None:
         """Close the coroutines of units that still wait."""

@@ -410,7 +410,7 @@ class Session(Listener):
             self._opened.plan_id,
             end.position,
             end.status,
-            part.frame,
+            end.frame,
             rows,
             cause="" if end.status == DONE else str(end.rows[0]["cause"]),
         )
