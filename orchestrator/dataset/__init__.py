@@ -100,6 +100,8 @@ class Dataset:
         clusters: As given.
         copies: As given.
         read_as: What its file was taken for, as a sentence, where that is not the usual.
+        fingerprint: Hash of all items in their order, the same for the same content wherever it
+            lies.
     """
 
     def __init__(  # noqa: PLR0913 (what it is made of, by keyword)
@@ -125,12 +127,7 @@ class Dataset:
         self._read = read
         self._digests = digests
         self._ordinals = ordinals
-        self._fingerprint = digest("dataset", digests.tobytes())
-
-    @property
-    def fingerprint(self) -> bytes:
-        """Hash of all items in their order, the same for the same content wherever it lies."""
-        return self._fingerprint
+        self.fingerprint = digest("dataset", digests.tobytes())
 
     def __len__(self) -> int:
         return len(self._digests)

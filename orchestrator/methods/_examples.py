@@ -1,4 +1,4 @@
-"""Asks of a made-up judgment, so that a server can be tried before anything is paid for.
+"""Prompts of judges, and asks of a made-up judgment, to try a server before anything is paid for.
 
 An example has the method's own prompt and labels. Whether a label is one token, and whether the
 judge begins its answer with one, depends on both.
@@ -6,27 +6,41 @@ judge begins its answer with one, depends on both.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from orchestrator.methods._drawing import Drawing
-from orchestrator.plugin import ChooseAsk, GenerateAsk, Label, Message, Prefix
+from orchestrator.methods._drawing import Drawing, permanent
+from orchestrator.plugin import (
+    AskFailed,
+    ChooseAsk,
+    GenerateAsk,
+    Label,
+    Message,
+    Messages,
+    Prefix,
+)
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.files import Wording
 
+_RIGHT: Final = "The capital of France is Paris."
 FIELDS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "prompt": "What is the capital of France? Answer in one sentence.",
-        "reference": "The capital of France is Paris.",
-        "answer": "The capital of France is Paris.",
-        "answer_a": "The capital of France is Paris.",
-        "answer_b": "It is Lyon, I think.",
+        **dict.fromkeys(
+            ("prompt", "question", "instruction"),
+            "What is the capital of France? Answer in one sentence.",
+        ),
+        **dict.fromkeys(
+            ("reference", "answer", "answer_a", "response", "response_1", "output_1"), _RIGHT
+        ),
+        **dict.fromkeys(
+            ("answer_b", "response_another", "response_2", "output_2"), "It is Lyon, I think."
+        ),
         "low": "1",
         "high": "9",
     }
 )
-"""Values of what a template may show."""
+"""Values of what a template may show, also by the names that harnesses use."""
 REASONED: Final = "The answer names the capital of France, as it was asked to."
 """A judge's reasoning up to its verdict."""
 _TOKENS: Final = 4
@@ -35,8 +49,24 @@ BEGUN_REPLY: Final = f"{REASONED} Rating: [["
 """A judge's reply up to its rating."""
 
 
+def messages(wording: Wording | str, shown: Mapping[str, Any]) -> Messages:
+    """Return the prompt of a judge, of a harness's wording or of a Jinja template.
+
+    Raises:
+        AskFailed: If the item lacks what the prompt shows.
+    """
+    try:
+        if isinstance(wording, str):
+            return (Message("user", render(wording, dict(shown))),)
+        system, user = wording.fill(shown)
+    except PromptError as error:
+        raise permanent("bad_item", error) from error
+    asked = Message("user", user)
+    return (Message("system", system), asked) if system else (asked,)
+
+
 def example(
-    template: str, asked: tuple[Label, ...], *, begun: str = "", **shown: str
+    wording: Wording | str, asked: tuple[Label, ...], *, begun: str = "", **shown: str
 ) -> tuple[ChooseAsk, ...]:
     """One ask, of a judge without a name; none where made-up values can't fill the template.
 
@@ -44,27 +74,10 @@ def example(
     place of made-up values.
     """
     try:
-        text = render(template, {**FIELDS, **shown})
-    except PromptError:
+        prompt = messages(wording, {**FIELDS, **shown})
+    except AskFailed:
         return ()
-    return (ChooseAsk("", (Message("user", text),), asked, Prefix(begun)),)
-
-
-def worded_example(judge: str, wording: Wording, asked: tuple[Label, ...]) -> tuple[ChooseAsk, ...]:
-    """The same for a template of a harness, with the names that harnesses use."""
-    first, second, question = FIELDS["answer_a"], FIELDS["answer_b"], FIELDS["prompt"]
-    shown = {
-        "reference": FIELDS["reference"],
-        **dict.fromkeys(("question", "prompt", "instruction"), question),
-        **dict.fromkeys(("answer_a", "response", "response_1", "output_1"), first),
-        **dict.fromkeys(("answer_b", "response_another", "response_2", "output_2"), second),
-    }
-    try:
-        system, user = wording.fill(shown)
-    except PromptError:
-        return ()
-    before = (Message("system", system),) if system else ()
-    return (ChooseAsk(judge, (*before, Message("user", user)), asked),)
+    return (ChooseAsk("", prompt, asked, Prefix(begun)),)
 
 
 def drawn_example(model: str, drawing: Drawing) -> GenerateAsk:

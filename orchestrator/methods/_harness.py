@@ -24,9 +24,8 @@ from orchestrator.methods._drawing import (
     converse,
     fields,
     pairs_by_judge,
-    permanent,
 )
-from orchestrator.methods._examples import BEGUN, BEGUN_REPLY
+from orchestrator.methods._examples import BEGUN, BEGUN_REPLY, messages
 from orchestrator.methods._verdicts import after_thinking, cut, distributions, spelled
 from orchestrator.plugin import (
     Ask,
@@ -38,7 +37,6 @@ from orchestrator.plugin import (
     Item,
     Label,
     Message,
-    Messages,
     PairColumns,
     Prefix,
     Row,
@@ -47,7 +45,7 @@ from orchestrator.plugin import (
     labels,
     typed,
 )
-from orchestrator.prompts import PromptError, compact
+from orchestrator.prompts import compact
 from orchestrator.prompts.files import Wording
 
 
@@ -194,20 +192,6 @@ class Verdict(NamedTuple):
         if self.p is None:
             return None
         return sum(share * value for share, value in zip(self.p, form.values, strict=True))
-
-
-def messages(wording: Wording, fields: Mapping[str, str | None]) -> Messages:
-    """The judge's prompt.
-
-    Raises:
-        AskFailed: If the item lacks what the wording shows.
-    """
-    try:
-        system, user = wording.fill(fields)
-    except PromptError as error:
-        raise permanent("bad_item", error) from error
-    asked = Message("user", user)
-    return (Message("system", system), asked) if system else (asked,)
 
 
 _NO_REFERENCE: Final = Item(key="", messages=(Message("user", ""),))

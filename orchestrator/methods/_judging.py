@@ -17,7 +17,6 @@ from orchestrator.plugin import (
     ChooseAsk,
     Generation,
     Label,
-    Message,
     Messages,
     Method,
     MethodSettings,
@@ -218,18 +217,6 @@ def examples_of(config: JudgeSettings, **shown: str) -> tuple[ChooseAsk, ...]:
     elif config.chain_of_thought:
         begun, labels = REASONED, spelled(labels, "\n")
     return example(config.template(), labels, begun=begun, **shown)
-
-
-def user_message(template: str, fields: dict[str, Any]) -> Messages:
-    """The prompt of a judge.
-
-    Raises:
-        AskFailed: If the item lacks a field that the template needs.
-    """
-    try:
-        return (Message("user", render(template, fields)),)
-    except PromptError as error:
-        raise permanent("bad_item", error) from error
 
 
 class Judged(NamedTuple):

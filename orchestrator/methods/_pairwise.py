@@ -13,7 +13,8 @@ from orchestrator.methods._drawing import (
     fields,
     pairs_by_judge,
 )
-from orchestrator.methods._judging import JudgeMethod, JudgeSettings, user_message
+from orchestrator.methods._examples import messages
+from orchestrator.methods._judging import JudgeMethod, JudgeSettings
 from orchestrator.plugin import (
     Ask,
     Columns,
@@ -114,7 +115,7 @@ class PairwiseJudge(JudgeMethod[PairwiseConfigT]):
         turns = await converse(unit.item, unit.models, ask, self.config.answer)
         template = self.config.template()
         prompts = [
-            user_message(template, fields(unit.item, first, second) | values)
+            messages(template, fields(unit.item, first, second) | values)
             for n_turns in range(1, len(turns) + 1)
             for a, b in [tuple(zip(*turns[:n_turns], strict=True))]
             for first, second in ((a, b), (b, a))

@@ -6,8 +6,15 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from orchestrator.methods._drawing import BY_BENCHMARK, Drawing, OfAnswersSettings, Turn, converse
-from orchestrator.methods._judging import checked_prompt, user_message
+from orchestrator.methods._drawing import (
+    BY_BENCHMARK,
+    Drawing,
+    OfAnswersSettings,
+    Turn,
+    converse,
+)
+from orchestrator.methods._examples import messages
+from orchestrator.methods._judging import checked_prompt
 from orchestrator.plugin import (
     Ask,
     Generation,
@@ -187,4 +194,4 @@ def _messages(item: Item, turn: Turn, answer: Generation, config: RewritingSetti
         question = f"{''.join(said)}ASSISTANT: "
     system = tuple(message for message in turn.messages if message.role == "system")
     fields = {"prompt": question, "answer": answer.text}
-    return (*system, *user_message(config.template(), fields))
+    return (*system, *messages(config.template(), fields))

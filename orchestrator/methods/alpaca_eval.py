@@ -19,6 +19,7 @@ from random import Random
 from statistics import fmean
 from typing import Annotated, ClassVar, Final, Literal
 
+from msgspec.structs import replace
 from pydantic import Field, model_validator
 
 from orchestrator.contracts.rows import failed_row
@@ -37,7 +38,7 @@ from orchestrator.methods._drawing import (
     questions,
     with_baseline,
 )
-from orchestrator.methods._examples import worded_example
+from orchestrator.methods._examples import example, messages
 from orchestrator.methods._verdicts import distributions
 from orchestrator.plugin import (
     Ask,
@@ -193,6 +194,7 @@ class AlpacaEval(OfAnswers[Config]):
         n_orders = 2 if config.order == "both" else 1
         n = n_orders * sum(model != config.baseline for model in candidates)
         draw = config.model_dump_json(exclude={"name", "judges", "length_control"})
+        examples = example(config.wording(), config.asked()[0])
         return [
             Stage(
                 "AlpacaEval preferences",
@@ -201,7 +203,7 @@ class AlpacaEval(OfAnswers[Config]):
                 n,
                 exact=False,
                 draw=draw,
-                examples=worded_example(judge, config.wording(), config.asked()[0]),
+                examples=tuple(replace(one, model=judge) for one in examples),
             )
             for judge in config.judges
         ]
@@ -248,7 +250,7 @@ async def _judged(
     asks = []
     for model_first in orders:
         outputs = (mine, theirs) if model_first else (theirs, mine)
-        prompt = _harness.messages(config.wording(), fields(unit.item, *outputs))
+        prompt = messages(config.wording(), fields(unit.item, *outputs))
         asks.append(ask.choose(unit.judge, prompt, asked))
     seen = await distributions(ask, asks)
     row: Row = {"model_first": None if config.order == "both" else switched}

@@ -26,13 +26,13 @@ from pydantic import (
 from orchestrator.judgment.pairwise import judge_pair
 from orchestrator.methods import pairwise_ranking
 from orchestrator.methods._drawing import Drawing, Judges, OfAnswers, fields
+from orchestrator.methods._examples import messages
 from orchestrator.methods._judging import (
     checked_prompt,
     examples_of,
     judge_prompts,
     needs_of,
     stages_of,
-    user_message,
 )
 from orchestrator.methods._leading import LedSettings
 from orchestrator.methods._own_labels import PairLabels
@@ -150,7 +150,7 @@ class JudgedRewrites(OfAnswers[Config]):
         # Equal texts are not judged; earlier turns are the same in both.
         changed = [at for at, (turn, copy) in enumerate(made) if turn.answer.text != copy.text]
         prompts = [
-            user_message(judging.template(), fields(unit.item, *both))
+            messages(judging.template(), fields(unit.item, *both))
             for at in changed
             for copy in [turns[at]._replace(answer=made[at][1])]
             for copied, answered in [([*turns[:at], copy], turns[: at + 1])]

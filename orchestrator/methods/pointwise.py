@@ -22,13 +22,13 @@ from pydantic import Field, field_validator, model_validator
 
 from orchestrator.judgment.pointwise import describe_scores
 from orchestrator.methods._drawing import converse, fields
+from orchestrator.methods._examples import messages
 from orchestrator.methods._judging import (
     JudgeMethod,
     JudgeSettings,
     examples_of,
     judge_prompts,
     stages_of,
-    user_message,
 )
 from orchestrator.methods._own_labels import GradeLabels, Grades, ascending, check_shown, spanned
 from orchestrator.plugin import (
@@ -145,7 +145,7 @@ class PointwiseRating(JudgeMethod[Config]):
         turns = [turn for (turn,) in await converse(unit.item, unit.models, ask, config.answer)]
         grades, template = config.grades(), config.template()
         prompts = [
-            user_message(template, fields(unit.item, turns[:n]) | grades.ends())
+            messages(template, fields(unit.item, turns[:n]) | grades.ends())
             for n in range(1, len(turns) + 1)
         ]
         read = await judge_prompts(ask, unit, prompts, config.verdicts(), config)

@@ -45,7 +45,7 @@ from orchestrator.methods._criteria import (
 )
 from orchestrator.methods._drawing import Turn, converse, fields
 from orchestrator.methods._examples import FIELDS as EXAMPLE
-from orchestrator.methods._examples import REASONED, example
+from orchestrator.methods._examples import REASONED, example, messages
 from orchestrator.methods._judging import (
     JudgeMethod,
     JudgeSettings,
@@ -54,7 +54,6 @@ from orchestrator.methods._judging import (
     places,
     reason,
     stages_of,
-    user_message,
 )
 from orchestrator.methods._leading import continued, lead
 from orchestrator.methods._own_labels import GradeLabels, check_shown, spanned
@@ -260,9 +259,7 @@ def _prompts(
     found = []
     for n in range(1, len(turns) + 1):
         about = fields(unit.item, turns[:n])
-        found += [
-            user_message(config.template(), {**about, **one}) for one in _shown(asked, config)
-        ]
+        found += [messages(config.template(), {**about, **one}) for one in _shown(asked, config)]
     return list(lead(found, config.template(), config))
 
 

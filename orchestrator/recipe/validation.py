@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, get_args
 from unicodedata import is_normalized, normalize
 from urllib.parse import parse_qsl, urlsplit
 
@@ -15,7 +15,6 @@ from orchestrator.disk.paths import OTHER_FORMS, answers, expanded, suffix_of
 from orchestrator.errors import NotAllowedError, PluginError, UsageError
 from orchestrator.network import trust
 from orchestrator.plugins import by_path
-from orchestrator.plugins.base import Settings
 from orchestrator.plugins.permission import how_to_permit
 from orchestrator.recipe.faults import from_pydantic
 from orchestrator.recipe.schema import (
@@ -39,8 +38,6 @@ _OF_SPECS: Final = {
     "limits": Limits(),
 }
 """Parts of an entry that `ModelSpec` has itself; those of plug-ins may hold secrets."""
-
-_ModelT = TypeVar("_ModelT", bound=Settings)
 
 
 BUNDLED_PREFIX: Final = "bundled:"
@@ -162,29 +159,24 @@ class Plugs:
         found = self._class(family, kind, path)
         if found is None:
             return None
-        config = self.validate(found.Config, value, path)
-        if config is not None and family == plugins.LAUNCH and not self._allow_code:
+        settings = {key: setting for key, setting in value.items() if key != "kind"}
+        try:
+            with plugins.blaming():
+                config = found.Config.model_validate(settings, context=self._context)
+        except ValidationError as error:
+            from_pydantic(error, self._written, path, found.Config)
+            return None
+        except PluginError as error:
+            self._written.refuse(path, str(error))
+            return None
+        if family == plugins.LAUNCH and not self._allow_code:
             launch = contracts.load(LaunchKind, kind, allow_code=self._allow_code)
             for setting, reason in launch(config).programs():
                 what = f"{setting}: {reason}; {self._how()}"
                 self._written.refuse(path, what, setting)
-        if config is not None and family == plugins.DATASETS:
+        if family == plugins.DATASETS:
             self._context["dataset"] = kind
-        return None if config is None else PluginRef(kind, config)
-
-    def validate(
-        self, model: type[_ModelT], value: Mapping[str, object], path: KeyPath
-    ) -> _ModelT | None:
-        """The settings of `value`, its `kind` left out."""
-        settings = {key: setting for key, setting in value.items() if key != "kind"}
-        try:
-            with plugins.blaming():
-                return model.model_validate(settings, context=self._context)
-        except ValidationError as error:
-            from_pydantic(error, self._written, path, model)
-        except PluginError as error:
-            self._written.refuse(path, str(error))
-        return None
+        return PluginRef(kind, config)
 
     def need_permission(self, path: KeyPath, what: str) -> None:
         """Note a fault where a recipe names something to run, unless its code is allowed."""
