@@ -332,17 +332,15 @@ def bytes_of(column: pl.Series) -> int:
 
 
 def _files(paths: Path | Sequence[Path]) -> list[Path]:
-    return [_file(path) for path in ([paths] if isinstance(paths, Path) else paths)]
-
-
-def _file(path: Path) -> Path:
-    """The path so that polars expands nothing in it."""
-    if not is_text(path.absolute()):
-        # polars holds paths as UTF-8.
-        raise OSError(errno.EILSEQ, os.strerror(errno.EILSEQ), str(path))
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode):
-        # A folder would be read as the files in it; a named pipe would be waited for.
-        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-        raise OSError(code, os.strerror(code), str(path))
-    return path.absolute()
+    """The paths so that polars expands nothing in them."""
+    files = [paths] if isinstance(paths, Path) else paths
+    for path in files:
+        if not is_text(path.absolute()):
+            # polars holds paths as UTF-8.
+            raise OSError(errno.EILSEQ, os.strerror(errno.EILSEQ), str(path))
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            # A folder would be read as the files in it; a named pipe would be waited for.
+            code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+            raise OSError(code, os.strerror(code), str(path))
+    return [path.absolute() for path in files]

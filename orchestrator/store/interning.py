@@ -88,7 +88,8 @@ class Servers:
 
     def put(self, server: StoredServer, model_number: int, at_ms: int, turn: int) -> int:
         """Write a server's row, with a new number if it has none; return the number."""
-        number = self.numbers.get(server, len(self.numbers) + 1)
+        # Of damaged ones `repair` leaves gaps.
+        number = self.numbers.get(server) or max(self.numbers.values(), default=0) + 1
         self.last_turn = max(self.last_turn, turn)
         row = (number, model_number, server.encode(), at_ms, turn)
         self._submit(RowEntry(SERVER, row))

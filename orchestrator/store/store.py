@@ -264,11 +264,11 @@ class Store(Readings):
         self._meta |= values
         return number
 
-    def adopt(self, plan_id: int, units: Iterable[tuple[int, bytes]]) -> int:
+    def adopt(self, plan_id: int, units: Iterable[tuple[int, bytes]]) -> None:
         """Give units that earlier plans ended their positions in this one; waits for the disk.
 
         `units` has every position with the hash of its unit; it is not read where no unit is
-        stored. Returns how many units of the plan are done or failed for good.
+        stored.
 
         Raises:
             StoreError: If it can't be written.
@@ -277,7 +277,7 @@ class Store(Readings):
         if writer.call(has_units):
             for part in reading.in_slices(units, UNITS_AT_ONCE):
                 writer.call(partial(place, plan_id=plan_id, units=part))
-        return writer.call(lambda c: end_adoption(c, plan_id))
+        writer.call(lambda c: end_adoption(c, plan_id))
 
     def put_unit(  # noqa: PLR0913 (the columns of one row)
         self,

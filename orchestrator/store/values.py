@@ -108,8 +108,6 @@ _PLACE: Final = """INSERT OR REPLACE INTO place
 _FORGET: Final = """DELETE FROM place
     WHERE plan=? AND unit IN (SELECT id FROM unit WHERE status>=2)"""
 _UNPLACED: Final = "DELETE FROM unit WHERE status>=2 AND id NOT IN (SELECT unit FROM place)"
-_N_ENDED: Final = """SELECT count(*) FROM place p JOIN unit u ON u.id=p.unit
-    WHERE p.plan=? AND u.status<2"""
 
 
 def open_plan(
@@ -155,12 +153,10 @@ def place(connection: sqlite3.Connection, plan_id: int, units: Sequence[tuple[in
         connection.executemany(_PLACE, moved)
 
 
-def end_adoption(connection: sqlite3.Connection, plan_id: int) -> int:
-    """Mark a plan as having adopted all; return its units that are done or failed for good."""
+def end_adoption(connection: sqlite3.Connection, plan_id: int) -> None:
+    """Mark a plan as having adopted all."""
     connection.execute(_NO_MORE)
     connection.execute("UPDATE plan SET adopted=1, stamp=stamp+1 WHERE id=?", (plan_id,))
-    (n,) = connection.execute(_N_ENDED, (plan_id,)).fetchone()
-    return int(n)
 
 
 _SURROGATE_TEXT: Final = 1

@@ -43,7 +43,8 @@ def test_first_plan_has_nothing_to_adopt(store: Store) -> None:
 def test_units_are_not_read_where_none_is_stored(store: Store) -> None:
     plan = store.open_plan(A, 6)
     never = (pytest.fail("read") for _ in range(1))
-    assert store.adopt(plan, never) == 0
+    store.adopt(plan, never)
+    assert store.n_ended(plan) == 0
 
 
 def test_plan_is_the_same_after_closing(path: Path) -> None:
@@ -61,7 +62,8 @@ def test_changed_plan_keeps_its_shared_units(store: Store) -> None:
     put_units(store, store.open_plan(A, 4), {0: DONE, 1: DONE, 3: FOR_NOW})
     plan = store.open_plan(B, 8)
     assert not store.is_current_plan(B)
-    assert store.adopt(plan, units(8, shift=2)) == 2
+    store.adopt(plan, units(8, shift=2))
+    assert store.n_ended(plan) == 2
     assert store.is_current_plan(B)
     assert list(store.done_bitmap(plan, 8)) == [0, 0, 1, 1, 0, 0, 0, 0]
 
@@ -74,7 +76,8 @@ def test_returning_to_a_plan_finds_what_the_other_ended(store: Store) -> None:
     put_units(store, other, {1: DONE, 2: DONE})
     assert store.open_plan(A, 6) == first
     assert not store.is_current_plan(A)
-    assert store.adopt(first, units(6)) == 3
+    store.adopt(first, units(6))
+    assert store.n_ended(first) == 3
     assert list(store.done_bitmap(first, 6)) == [1, 1, 1, 0, 0, 0]
 
 
@@ -236,7 +239,8 @@ def test_adoption_of_more_units_than_one_slice(
     plan = store.open_plan(A, 3_500)
     put_units(store, plan, dict.fromkeys(range(3_500), DONE))
     other = store.open_plan(B, 3_500)
-    assert store.adopt(other, units(3_500, shift=shift)) == 3_500 - shift
+    store.adopt(other, units(3_500, shift=shift))
+    assert store.n_ended(other) == 3_500 - shift
     assert store.done_bitmap(other, 3_500).count(1) == 3_500 - shift
     rows = [unit.rows for unit in store.iter_rows(other, "answers")]
     assert rows == [[(position, "text")] for position in range(3_500 - shift)]
@@ -245,5 +249,6 @@ def test_adoption_of_more_units_than_one_slice(
 def test_of_units_that_stand_where_they_stood_only_those_that_are_done_stay(store: Store) -> None:
     put_units(store, store.open_plan(A, 4), {0: DONE, 1: FOR_NOW, 2: DONE, 3: FAILED})
     plan = store.open_plan(B, 4)
-    assert store.adopt(plan, units(4)) == 3
+    store.adopt(plan, units(4))
+    assert store.n_ended(plan) == 3
     assert list(store.done_bitmap(plan, 4)) == [1, 0, 1, 1]

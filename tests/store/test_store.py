@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -292,6 +293,16 @@ def test_two_exclusive_writers_exclude_each_other(
     monkeypatch.setattr("orchestrator.store.schema.BUSY_S", 0.05)
     with Store.open(path), pytest.raises(StoreError, match="another process"):
         Store.open(path)
+
+
+def test_a_new_server_gets_a_new_number_where_an_earlier_one_is_lost(path: Path) -> None:
+    met = [Provenance(backend="fake", base_url="http://127.0.0.1:2", model=m) for m in "mnop"]
+    with Store.open(path) as store:
+        assert [store.server_id("judge", server) for server in met[:3]] == [1, 2, 3]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM server WHERE id=2")
+    with Store.open(path) as store:
+        assert store.server_id("judge", met[3]) == 4
 
 
 @pytest.mark.parametrize("committed", [False, True])
