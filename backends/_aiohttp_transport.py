@@ -33,15 +33,14 @@ from backends._transport import (
     Repeats,
     Reply,
     cause_of,
-    check_base_url,
-    check_key,
+    checked,
     connect_timeout_s,
 )
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.network import CONTROL_BYTES, client_session, collect, trust, words_of
 from orchestrator.records import Failure
 from orchestrator.wire import failures
-from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
+from orchestrator.wire.parsing import MAX_BODY_BYTES, too_large
 
 if TYPE_CHECKING:
     import ssl
@@ -211,8 +210,7 @@ class AiohttpTransport:
         keepalive_s: float = KEEPALIVE_S,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
-        self._base_url, self._query = check_base_url(endpoint)
-        self._key_headers = check_key(endpoint)
+        self._base_url, self._query, self._key_headers = checked(endpoint)
         self._secret = endpoint.secret
         self._trusted = trust(endpoint.ca_file)
         self._max_in_flight = endpoint.max_in_flight

@@ -38,6 +38,7 @@ from orchestrator.records import (
 )
 from orchestrator.wire import failures, labels, replies, requests
 from orchestrator.wire import rewards as wire
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.failures import Failed, known
 from orchestrator.wire.requests import Dialect
 
@@ -137,9 +138,9 @@ class OpenaiCompatible(Backend):
             lambda body: read(body, reading),
         )
 
-    def _reading(self, ask: GenerateAsk, *, raw: bool, **more: bool) -> replies.Reading:
+    def _reading(self, ask: GenerateAsk, *, raw: bool, **more: bool) -> Reading:
         """The parts of the reply to read; see `orchestrator.wire.drawn.Reading`."""
-        return replies.Reading(
+        return Reading(
             top=ask.top_logprobs,
             raw=raw,
             thinking_end=self._endpoint.thinking_end,

@@ -258,10 +258,10 @@ class Contexts:
         """The ids of `text` after a prompt, of which the last `n_begun` are the begun answer."""
         tail = await self.deciding_tail(prompt, n_begun)
         if tail is None:
-            return await self._continue(await self._context(prompt), text)
+            return await self._continuation(await self._context(prompt), text)
         context = await self._context(tail)
         return await self._continuations.learn(
-            (tail, text), lambda: self._continue(context, text), lambda _: _TAIL + len(text)
+            (tail, text), lambda: self._continuation(context, text), lambda _: _TAIL + len(text)
         )
 
     async def deciding_tail(self, prompt: Ids, n_begun: int = 0) -> Ids | None:
@@ -272,7 +272,7 @@ class Contexts:
         tail = prompt[-(length if 0 < length <= 2 * _TAIL else _TAIL) :]
         return tail if (await self._context(tail)).whole else None
 
-    async def _continue(self, context: Context, text: str) -> Continuation:
+    async def _continuation(self, context: Context, text: str) -> Continuation:
         alone = await self._texts.learn(
             text, lambda: self._encode_alone(text), lambda _: _TAIL + len(text)
         )

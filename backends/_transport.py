@@ -159,23 +159,18 @@ def cause_of(error: OSError) -> str:
     return "unreachable" if error.errno in UNREACHABLE else "connection"
 
 
-def check_base_url(endpoint: Endpoint) -> tuple[str, str]:
-    """The server's own address, without `/v1`, and its query, which goes behind every route.
+def checked(endpoint: Endpoint) -> tuple[str, str, dict[str, str]]:
+    """Return how a server is reached.
+
+    That is its own address, without `/v1`; its query, which goes behind every route; and the
+    headers that the transport adds, see `Endpoint.key_headers`.
 
     Raises:
-        UsageError: If it is no http(s) URL, or holds a user name or password.
+        UsageError: If it is no http(s) URL, or holds a user name or password, or if a header holds
+            what none can; secrets are not shown.
     """
     if fault := base_url_fault(endpoint.base_url):
         raise UsageError(f"a base URL {fault}")
-    return split_query(with_query(server_address(endpoint.base_url), endpoint.query))
-
-
-def check_key(endpoint: Endpoint) -> dict[str, str]:
-    """The headers that the transport adds, if they can be sent; see `Endpoint.key_headers`.
-
-    Raises:
-        UsageError: If one holds what no header can; secrets are not shown.
-    """
     if not all("!" <= character <= "~" for character in endpoint.api_key):
         raise UsageError("the API key contains white space or invalid characters")
     for name, value in endpoint.headers.items():
@@ -183,7 +178,8 @@ def check_key(endpoint: Endpoint) -> dict[str, str]:
             check_header(name, value)
         except ValueError as error:
             raise UsageError(f"the header {name!r}: {error}") from None
-    return endpoint.key_headers()
+    whole = with_query(server_address(endpoint.base_url), endpoint.query)
+    return (*split_query(whole), endpoint.key_headers())
 
 
 IDLE_S: Final = 5

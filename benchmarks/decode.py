@@ -12,8 +12,8 @@ from pathlib import Path
 
 from orchestrator.records import labels
 from orchestrator.wire import replies
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.labels import choice_from_top
-from orchestrator.wire.replies import Reading
 
 DEFAULT = Path(__file__).parents[2] / "shared" / "data" / "vllm_replies"
 LABELS = labels(" while", " help", " $", " 0", " should")

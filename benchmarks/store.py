@@ -25,6 +25,7 @@ from orchestrator.ask import ScoreAsk, digest
 from orchestrator.records import Choice, Failure, Generation, Label, Message, Outcome, TopLogprobs
 from orchestrator.store import Lender, RunDirectory, Store, codec
 from orchestrator.wire import replies
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.labels import choice_from_top
 
 _VERDICTS = (Label("A", ("A", " A")), Label("B", ("B", " B")))
@@ -78,7 +79,7 @@ def drawn(dtype: _drawn.Dtype) -> dict[str, list[Outcome]]:
     bodies = _drawn.bodies(_drawn.recorded(dtype), model)
 
     def answers(kind: str, top: int) -> list[Outcome]:
-        reading = replies.Reading(top=top)
+        reading = Reading(top=top)
         return [_known(replies.generation(body, reading)) for body in bodies[kind]]
 
     def scores(top: int, features: tuple[str, ...]) -> list[Outcome]:

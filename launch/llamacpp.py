@@ -19,7 +19,6 @@ from orchestrator.errors import LaunchError
 from orchestrator.serving import Footprint, ServedModel
 from orchestrator.weights import PACKAGE_PREFIX
 
-KIND = "llamacpp"
 KEY_VARIABLE: Final = "LLAMA_API_KEY"
 
 _OWN: Final = Path(".llamacpp")
@@ -197,7 +196,7 @@ class Launch(ForeignLaunch[Config]):
     def identity(self, weights: str) -> dict[str, str]:
         """Return all that decides the numbers: hash of the GGUF, formats, adapters."""
         found = {
-            "kind": KIND,
+            "kind": self.backend,
             "weights": _weights.content_digest(parts(resolve(weights))),
             "cache_type": self.config.cache_type,
         }

@@ -14,8 +14,6 @@ from launch._foreign import FolderConfig, FolderLaunch, PathSetting
 from launch._spec import HOST, KEY_VARIABLE, beside
 from orchestrator.serving import ServedModel
 
-KIND = "sglang"
-
 _ENV: Final = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",

@@ -18,7 +18,6 @@ from launch._foreign import FolderConfig, FolderLaunch, PathSetting, ProgramSett
 from launch._spec import HOST, beside
 from orchestrator.serving import ServedModel
 
-KIND = "vllm"
 KEY_VARIABLE: Final = "VLLM_API_KEY"
 
 _MAX_LOGPROBS: Final = 64

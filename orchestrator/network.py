@@ -14,7 +14,7 @@ from orchestrator.backend import is_private
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure, unparseable
 from orchestrator.wire import failures
-from orchestrator.wire.replies import MAX_BODY_BYTES, too_large
+from orchestrator.wire.parsing import MAX_BODY_BYTES, too_large
 
 if TYPE_CHECKING:
     import ssl

@@ -28,20 +28,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def best_matches(similarities: NDArray[np.float32], starts: Ints) -> NDArray[np.float32]:
-    """The largest similarity of each token to a token of each text.
-
-    Args:
-        similarities: Shape (rows, T), of some tokens to the T tokens of all texts in a row.
-        starts: Shape (N,), where each text begins; none is empty.
-
-    Returns:
-        Shape (rows, N).
-    """
-    result: NDArray[np.float32] = np.maximum.reduceat(similarities, starts, axis=1)
-    return result
-
-
 def precision_of(best: NDArray[np.float32], weights: Floats, starts: Ints) -> Floats:
     """BERTScore precision of every ordered pair of N texts.
 
@@ -148,12 +134,9 @@ class Encoder:
             lengths = [len(text) for text in ids]
             starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
             rows = max(1, _SIMILARITIES_AT_ONCE // len(vectors))
-            best = np.concatenate(
-                [
-                    best_matches((part @ vectors.T).cpu().numpy(), starts)
-                    for part in torch.split(vectors, rows)
-                ]
-            )
+            parts = ((part @ vectors.T).cpu().numpy() for part in torch.split(vectors, rows))
+            # The largest similarity of each token to a token of each text.
+            best = np.concatenate([np.maximum.reduceat(part, starts, axis=1) for part in parts])
             weights = [weight_of.get(token, 1.0) for text in ids for token in text]
             precision = precision_of(best, np.array(weights, np.float64), starts)
             found[np.ix_(full, full)] = precision[np.ix_(at, at)]

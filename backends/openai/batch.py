@@ -21,6 +21,7 @@ from uuid import uuid4
 import msgspec
 from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_exponential
 
+from backends._tokens import Cache, outcome
 from backends._transport import Read, Reply
 from backends.openai import Connection
 from backends.openai.batch_files import (
@@ -39,6 +40,7 @@ from orchestrator.backend import LOCAL, ROUTES_MISSING, Asked, Batch, Endpoint
 from orchestrator.errors import RunDirectoryError, UsageError
 from orchestrator.records import REQUEST, SERVER, Choice, Failure, Generation, Scored
 from orchestrator.wire import failures
+from orchestrator.wire.failures import known
 
 T = TypeVar("T")
 _KEY: ContextVar[bytes | None] = ContextVar("key of the request that is asked", default=None)
@@ -141,7 +143,7 @@ class BatchTransport:
         self._open: set[_Sent] = set()
         self._tasks: dict[asyncio.Task[None], _Sent] = {}
         self._read: list[Replies] = []
-        self._taking_up: asyncio.Task[Failure | None] | None = None
+        self._n_earlier: Cache[str, int] = Cache(1)
         self._is_withdrawn = self._is_alone = False
 
     async def get(self, path: str, timeout_s: float) -> Reply | Failure:
@@ -155,7 +157,8 @@ class BatchTransport:
         key = _KEY.get()
         if key is None and self._direct is not None:
             return await self._direct.post(path, body, timeout_s, read)
-        if (failure := await self._taken_up(path)) is not None:
+        taken_up = self._n_earlier.learn("", partial(self._take_up, path), lambda _: 1)
+        if isinstance(failure := await outcome(taken_up), Failure):
             return failure
         asked = b"\0".join((key or b"", path.encode(), body))
         number = blake2b(asked, digest_size=12).hexdigest()
@@ -187,7 +190,7 @@ class BatchTransport:
         if self._open:
             said = "%s: batches that go on: %d; the same command reads the replies"
             _log.warning(said, self._model, len(self._open), extra={"model": self._model})
-        if tasks := [*self._tasks, *filter(None, [self._taking_up])]:
+        if tasks := [*self._tasks]:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -213,32 +216,20 @@ class BatchTransport:
             self._say(sent, "can't be cancelled, and goes on", logging.WARNING)
         return not is_stuck
 
-    async def _taken_up(self, path: str) -> Failure | None:
-        """Wait for `_take_up`; a failure is told to all who wait."""
-        task = self._taking_up
-        if task is None:
-            task = self._taking_up = asyncio.get_running_loop().create_task(self._take_up(path))
-        failure = await asyncio.shield(task)
-        if failure is not None and self._taking_up is task:
-            self._taking_up = None
-        return failure
-
-    async def _take_up(self, path: str) -> Failure | None:
-        """Find the batches that earlier calls left; a failure where that can't be known."""
+    async def _take_up(self, path: str) -> int:
+        """Find the batches that earlier calls left; `Failed` where that can't be known."""
         entries = list(self._ledger.entries())
         unknown = [name for name, number, _ in entries if not number]
-        found: Mapping[str, str] | Failure = {}
+        found: Mapping[str, str] = {}
         if unknown:
-            found = await self._until_done(partial(self._exchange(path).find, unknown))
-        if isinstance(found, Failure):
-            return found
-        for name, known, numbers in entries:
-            if number := known or found.get(name, ""):
+            found = known(await self._until_done(partial(self._exchange(path).find, unknown)))
+        for name, told, numbers in entries:
+            if number := told or found.get(name, ""):
                 sent = _Sent(name, number, numbers)
                 self._held.update(dict.fromkeys(numbers, sent))
             else:
                 self._ledger.drop(name)  # it was never begun
-        return None
+        return len(entries)
 
     def _gather(self, number: str, path: str, body: bytes) -> None:
         if self._is_withdrawn:

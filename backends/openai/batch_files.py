@@ -23,7 +23,7 @@ from orchestrator.disk import files
 from orchestrator.records import SERVER, Failure
 from orchestrator.wire import failures
 from orchestrator.wire.failures import Failed, known
-from orchestrator.wire.replies import MAX_BODY_BYTES
+from orchestrator.wire.parsing import MAX_BODY_BYTES
 
 T = TypeVar("T")
 # Under which a batch carries its name, as metadata.

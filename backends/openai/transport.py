@@ -24,15 +24,14 @@ from backends._transport import (
     Repeats,
     Reply,
     cause_of,
-    check_base_url,
-    check_key,
+    checked,
     connect_timeout_s,
     tcp_options,
 )
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.network import collect, proxy_of, trust, words_of
 from orchestrator.records import Failure
-from orchestrator.wire.replies import MAX_BODY_BYTES
+from orchestrator.wire.parsing import MAX_BODY_BYTES
 
 T = TypeVar("T")
 _AS_STREAM: Final = "X-Stainless-Raw-Response"
@@ -72,8 +71,7 @@ class OpenaiTransport:
     """
 
     def __init__(self, endpoint: Endpoint, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        self._base_url, self._query = check_base_url(endpoint)
-        self._key_headers = check_key(endpoint)
+        self._base_url, self._query, self._key_headers = checked(endpoint)
         self._secret = endpoint.secret
         self._trusted = trust(endpoint.ca_file)
         self._max_in_flight = endpoint.max_in_flight

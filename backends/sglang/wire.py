@@ -25,7 +25,7 @@ from orchestrator.wire.answers import (
 )
 from orchestrator.wire.by_ids import Forced, Looked, Path, check_prompt, top_of
 from orchestrator.wire.by_ids import Reading as NodeReading
-from orchestrator.wire.drawn import drawn
+from orchestrator.wire.drawn import Reading, drawn
 from orchestrator.wire.failures import Failed, as_value
 from orchestrator.wire.parsing import (
     MAX_BODY_BYTES,
@@ -40,7 +40,6 @@ from orchestrator.wire.parsing import (
     no_logprobs,
     too_large,
 )
-from orchestrator.wire.replies import Reading
 from orchestrator.wire.requests import encode, messages_of
 
 _Triple = tuple[float | None, int, str | None]

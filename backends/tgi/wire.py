@@ -24,7 +24,7 @@ from orchestrator.wire.answers import (
     withheld_at_end,
 )
 from orchestrator.wire.by_ids import Reading as NodeReading
-from orchestrator.wire.drawn import drawn
+from orchestrator.wire.drawn import Reading, drawn
 from orchestrator.wire.failures import Failed, as_value
 from orchestrator.wire.parsing import (
     Decoder,
@@ -36,7 +36,6 @@ from orchestrator.wire.parsing import (
     no_logprobs,
     text_of,
 )
-from orchestrator.wire.replies import Reading
 from orchestrator.wire.requests import NOTHING, encode, messages_of
 
 Ids = tuple[int, ...]

@@ -125,7 +125,7 @@ def looked(body: bytes, prompts: Sequence[Path], n_least: int, secret: str) -> L
     `n_least` entries at least must be listed at each place. Fewer come from a server whose V1
     runner mixed the request up with another one that asked for given ids; that passes.
     """
-    listings, n_cached = _listings(body, prompts, secret)
+    listings, n_cached = _listed(body, prompts, secret)
     kept = [(row, least) for row, least in map(_kept, listings) if len(row) >= n_least]
     if len(kept) < len(listings):
         raise Failed(MIXED_UP)
@@ -151,7 +151,7 @@ def looked_exactly(
     probability; where the reply gives it more, the server computes log-probabilities after it has
     ruled all others out.
     """
-    listings, n_cached = _listings(body, prompts, secret)
+    listings, n_cached = _listed(body, prompts, secret)
     if any(token not in row for row in listings for token in ids):
         does = "does not return log-probabilities of given ids (logprob_token_ids)"
         said = (
@@ -210,7 +210,7 @@ def _answers(
     return choices, usage
 
 
-def _listings(
+def _listed(
     body: bytes, prompts: Sequence[Path], secret: str
 ) -> tuple[list[dict[int, float]], int]:
     """Return the tokens listed right after each prompt, and the number of cached tokens."""

@@ -17,8 +17,6 @@ from orchestrator.errors import LaunchError, need
 from orchestrator.plugins.base import Settings
 from orchestrator.serving import Footprint, LaunchKind, RunningServer, ServedModel, ServeOptions
 
-KIND = "embedded"
-
 MAX_ROWS: Final = 128
 """Answers of a model that decode at the same time, where nobody says how many."""
 PREFIX_BYTES: Final = 256 << 20
@@ -125,7 +123,7 @@ class Launch(LaunchKind[Config]):
             worse["weight_noise"] = f"{config.weight_noise!r}, seed {config.noise_seed}"
         if config.skip_layers:
             worse["skip_layers"] = ", ".join(map(str, sorted(set(config.skip_layers))))
-        return {"kind": KIND, "dtype": config.dtype, **worse, **_weights.identity(weights)}
+        return {"kind": self.backend, "dtype": config.dtype, **worse, **_weights.identity(weights)}
 
     def check_installed(self) -> None:
         """See `LaunchKind`."""
@@ -140,7 +138,7 @@ class Launch(LaunchKind[Config]):
                 raise LaunchError(f"the model name {model.name!r} must not hold '='")
         folders = tuple([(model.name, await _weights.folder(model.weights)) for model in models])
         spec = ServerSpec(
-            kind=KIND,
+            kind=self.backend,
             names=tuple(model.name for model in models),
             argv=partial(argv, self.config, folders),
             env=_ENV,

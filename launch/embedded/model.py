@@ -64,11 +64,6 @@ def can_pack(model: nn.Module) -> bool:
     )
 
 
-def is_packed(model: nn.Module) -> bool:
-    """Return whether layers of a model are packed."""
-    return any(isinstance(module, PackedLinear) for module in model.modules())
-
-
 def weight_bytes(model: nn.Module) -> int:
     """Return the bytes of all weights, packed ones included."""
     plain = sum(one.numel() * one.element_size() for one in model.parameters())
@@ -108,7 +103,7 @@ def pack(model: Any) -> bool:  # noqa: ANN401 (transformers' classes share no us
 _CLASSES = "ForSequenceClassification"
 
 
-def is_rating(folder: Path) -> bool:
+def rates(folder: Path) -> bool:
     """Return whether the weights in a folder are those of a reward model.
 
     Raises:

@@ -16,7 +16,7 @@ from torch import Tensor
 from launch.embedded.features import Watcher
 from launch.embedded.jobs import See
 from launch.embedded.layout import LayerShape, Layout, Pool, PrefillCache, StepCache
-from launch.embedded.model import is_packed, weight_bytes
+from launch.embedded.model import PackedLinear, weight_bytes
 from launch.embedded.protocol import UnsupportedModelError
 
 _CHECK_TOKENS = 24
@@ -65,7 +65,8 @@ class Runner:
         parameter: Tensor = next(model.parameters())
         self.device, self.dtype = parameter.device, parameter.dtype
         self.like = parameter.detach().new_empty(0)
-        self.kernels = "packed" if is_packed(model) else "plain"
+        is_packed = any(isinstance(module, PackedLinear) for module in model.modules())
+        self.kernels = "packed" if is_packed else "plain"
         self._body = getattr(model, "base_model", None)
         self._head = model.get_output_embeddings()
         self.vocabulary: int = model.config.get_text_config().vocab_size

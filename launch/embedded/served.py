@@ -17,7 +17,7 @@ from launch.embedded import layout
 from launch.embedded.engine import Engine, Settings, capacities
 from launch.embedded.jobs import Job
 from launch.embedded.layout import longest_sequence
-from launch.embedded.model import Rating, add_noise, can_pack, is_rating, leave_out_layers, pack
+from launch.embedded.model import Rating, add_noise, can_pack, leave_out_layers, pack, rates
 from launch.embedded.protocol import Rendered, UnsupportedModelError, bad_request
 from launch.embedded.runner import Runner
 from launch.embedded.tokens import Tokens
@@ -256,8 +256,8 @@ def _read(folder: Path, settings: Settings) -> Any:  # noqa: ANN401 (transformer
     )
 
     options = {**_OPTIONS, "dtype": getattr(torch, settings.dtype), "use_safetensors": True}
-    rates = is_rating(folder)
-    kind: Any = AutoModelForSequenceClassification if rates else AutoModelForCausalLM
+    is_rating = rates(folder)
+    kind: Any = AutoModelForSequenceClassification if is_rating else AutoModelForCausalLM
     model: Any
     try:
         model = kind.from_pretrained(folder, attn_implementation="sdpa", **options)
@@ -265,7 +265,7 @@ def _read(folder: Path, settings: Settings) -> Any:  # noqa: ANN401 (transformer
         if "scaled_dot_product" not in str(error) and "sdpa" not in str(error):
             raise
         model = kind.from_pretrained(folder, attn_implementation="eager", **options)
-    if rates:
+    if is_rating:
         model = Rating(model)
     if settings.skip_layers:
         leave_out_layers(model, settings.skip_layers)

@@ -41,16 +41,12 @@ class HttpReply(msgspec.Struct, frozen=True):
             return Failure("connection", self.words)
         return failures.classify(self.status, self.body, {})
 
-    def json(self) -> object:
-        """The body; None where it is no JSON."""
-        try:
-            return loads(self.body)
-        except ValueError:
-            return None
-
     def table(self) -> Mapping[str, Any]:
         """The body where it is a JSON object; else an empty one."""
-        parsed = self.json()
+        try:
+            parsed = loads(self.body)
+        except ValueError:
+            return {}
         return parsed if isinstance(parsed, dict) else {}
 
 

@@ -45,17 +45,6 @@ class _Entry(Entry, gc=False):
 _chat: Final = Decoder(Reply[Answer[_Entry]], needs="choices")
 
 
-class _Listing(NamedTuple):
-    """ln p of the listed tokens by their bytes, and a bound of ln p for every other token.
-
-    `twice` are those that are listed twice with one number, which may be one token or two.
-    """
-
-    logprobs: Mapping[bytes, float]
-    bound: float
-    twice: frozenset[bytes] = frozenset()
-
-
 @as_value
 def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> Choice:
     """Label probabilities, over the whole vocabulary, from the first generated token.
@@ -78,13 +67,13 @@ def choice_from_top(body: bytes, labels: Sequence[Label], secret: str = "") -> C
         )
         raise Failed(unsupported(said))
     entry = answer.logprobs and _first(answer.logprobs)
-    listing = _listing(entry, message.text) if entry else None
-    if listing is None:
-        raise Failed(no_logprobs("the reply lists no alternatives with log-probabilities"))
-    logprobs, upper = known(read_labels(listing.logprobs, listing.bound, tuple(labels)))
+    if not entry:
+        raise Failed(_UNLISTED)
+    listed, bound, twice = _listed(entry, message.text)
+    logprobs, upper = known(read_labels(listed, bound, tuple(labels)))
     # Looked at only then: labels take long to hash.
-    forms = set[bytes]().union(*(_spellings(tuple(labels)) or ())) if listing.twice else ()
-    if doubled := listing.twice.intersection(forms):
+    forms = set[bytes]().union(*(_spellings(tuple(labels)) or ())) if twice else ()
+    if doubled := twice.intersection(forms):
         # One number is one label's, once or twice.
         shown = min(doubled).decode("utf-8", "replace")
         said = f"the reply lists {shown!r} twice with one number: one token, or two"
@@ -186,12 +175,16 @@ def _first(found: Logprobs[_Entry]) -> _Entry | None:
     return _Entry(found.tokens[0], found.token_logprobs[0], top_logprobs=top)
 
 
-def _listing(entry: _Entry, text: str) -> _Listing | None:
-    """The listed tokens; None where none has a number.
+def _listed(entry: _Entry, text: str) -> tuple[Mapping[bytes, float], float, set[bytes]]:
+    """The listed tokens.
 
     Args:
         entry: The first token.
         text: That came with it.
+
+    Returns:
+        ln p by the tokens' bytes, a bound of ln p for every other token, and those that are listed
+        twice with one number, which may be one token or two.
     """
     if id_in(entry.token) != UNKNOWN_ID:
         said = (
@@ -211,7 +204,7 @@ def _listing(entry: _Entry, text: str) -> _Listing | None:
             unknown = unknown or value is None or value != value
             continue
         if value > ROUNDING or unknown:
-            return None
+            raise Failed(_UNLISTED)
         values.append(value)
         token = way(one.token) if not one.utf8 else bytes(one.utf8)
         if (before := found.get(token)) is None:
@@ -221,7 +214,7 @@ def _listing(entry: _Entry, text: str) -> _Listing | None:
             twice.add(token)
         found[token] = _ln_sum((before, value))
     if not values:
-        return None
+        raise Failed(_UNLISTED)
     # vLLM puts the drawn token first and cuts the list; then only the others bound what is missing.
     lowest = min(values[1:] if len(values) > 1 and values[0] < values[1] else values)
     own = way(entry.token) if not entry.utf8 else bytes(entry.utf8)
@@ -233,9 +226,10 @@ def _listing(entry: _Entry, text: str) -> _Listing | None:
         values.append(drawn)
     check_list(values)
     found.pop(b"", None)
-    return _Listing(found, lowest, frozenset(twice))
+    return found, lowest, twice
 
 
+_UNLISTED: Final = no_logprobs("the reply lists no alternatives with log-probabilities")
 _SAME: Final = 1e-4
 """Two numbers of one token differ by no more."""
 

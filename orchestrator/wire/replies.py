@@ -12,7 +12,6 @@ import numpy as np
 from orchestrator.ask import ScoreAsk
 from orchestrator.records import (
     TOKEN_FEATURES,
-    UNKNOWN_ID,
     Choice,
     FloatArray,
     Generation,
@@ -27,26 +26,17 @@ from orchestrator.wire.drawn import Reading, drawn
 from orchestrator.wire.failures import Failed, as_value
 from orchestrator.wire.parsing import (
     FILTERED,
-    MAX_BODY_BYTES,
-    MAX_COUNT,
     NO_USAGE,
     Counted,
     Decoder,
     Reply,
     TokenId,
     error_in,
-    loads,
     logprob,
     logprob_array,
     no_logprobs,
     text_of,
-    too_large,
 )
-
-__all__ = [
-    "MAX_BODY_BYTES", "MAX_COUNT", "UNKNOWN_ID", "Reading", "choice", "completion", "generation",
-    "loads", "model_names", "scored", "scored_nothing", "text_of", "too_large", "version",
-]  # fmt: skip
 
 
 class _Scores(Counted, gc=False):

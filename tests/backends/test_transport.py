@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from backends._aiohttp_transport import AiohttpTransport
-from backends._transport import Reply, check_base_url
+from backends._transport import Reply, checked
 from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.errors import UsageError
@@ -172,12 +172,12 @@ def test_a_key_that_no_header_takes_is_refused_and_not_shown(kind, key):
 )
 def test_what_is_no_base_url_is_refused(url):
     with pytest.raises(UsageError):
-        check_base_url(Endpoint(base_url=url, model="m"))
+        checked(Endpoint(base_url=url, model="m"))
 
 
 def test_a_password_in_a_base_url_is_refused_and_not_shown():
     with pytest.raises(UsageError) as caught:
-        check_base_url(Endpoint(base_url="http://me:hunter2@host", model="m"))
+        checked(Endpoint(base_url="http://me:hunter2@host", model="m"))
     assert "hunter2" not in str(caught.value)
 
 

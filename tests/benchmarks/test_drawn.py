@@ -7,6 +7,7 @@ import pytest
 from benchmarks import _drawn
 from orchestrator.records import Choice, Generation, labels
 from orchestrator.wire import replies
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.labels import choice_from_top
 
 TOKENS = {5: ' "', 9: "A", 32803: "[["}
@@ -50,7 +51,7 @@ def bodies() -> dict[str, list[bytes]]:
 @pytest.mark.parametrize("kind", ["words", "reply"])
 def test_a_long_answer_is_read_as_those_of_vllm(bodies, kind):
     (body,) = bodies[kind]
-    found = replies.generation(body, replies.Reading(top=2))
+    found = replies.generation(body, Reading(top=2))
     assert isinstance(found, Generation)
     assert found.text == '[[ "A'
     assert (found.n_prompt_tokens, found.n_completion_tokens) == (7, 3)

@@ -14,7 +14,7 @@ from orchestrator.ask import GenerateAsk
 from orchestrator.backend import Backend, Endpoint
 from orchestrator.records import Choice, Generation, Message, Sampling, Scored
 from orchestrator.wire import replies
-from orchestrator.wire.replies import Reading
+from orchestrator.wire.drawn import Reading
 from tests.conformance.servers import KINDS
 from tests.conftest import ROOT, SHARED
 from tests.recorded.asks import CHOICES, DRAWS, SCORES, SEED

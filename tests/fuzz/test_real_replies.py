@@ -14,8 +14,8 @@ from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure, Outcome, Sampling, labels
 from orchestrator.wire import failures, replies
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.labels import choice_from_top
-from orchestrator.wire.replies import Reading
 from tests.conformance.servers import KINDS
 from tests.conftest import SHARED
 from tests.fuzz.fuzzing import fuzz

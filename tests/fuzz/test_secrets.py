@@ -16,7 +16,7 @@ from orchestrator.interface import api
 from orchestrator.records import Failure, Generation
 from orchestrator.store import Store
 from orchestrator.wire import replies
-from orchestrator.wire.replies import Reading
+from orchestrator.wire.drawn import Reading
 from tests.fuzz.echo import WAYS, answered, echoing, listed
 
 KEY = 'sk-fuzz/+"0123456789abcdef'

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from backends.sglang import wire as sglang
 from orchestrator.records import Choice, Failure, Generation, labels
 from orchestrator.wire import replies
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.labels import choice_from_top
-from orchestrator.wire.replies import Reading
 from orchestrator.wire.spelling import byte_letters, spells
 from tests.wire.bodies import chat, entry
 

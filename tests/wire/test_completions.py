@@ -7,7 +7,7 @@ import pytest
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.wire import replies, requests
-from orchestrator.wire.replies import Reading
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.requests import Dialect
 
 ASK = GenerateAsk("m", (Message("user", "Once upon"),), Sampling(max_tokens=4), top_logprobs=2)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from orchestrator.records import UNCLEAR, Failure, Generation
-from orchestrator.wire import replies
-from orchestrator.wire.replies import Reading
+from orchestrator.wire import parsing, replies
+from orchestrator.wire.drawn import Reading
 from tests.wire.bodies import chat, entry
 
 PLAIN = Reading()
@@ -241,7 +241,7 @@ def test_bad_bodies_are_failures_with_a_cause(body, cause, permanent):
 
 
 def test_a_body_over_the_limit_is_not_parsed():
-    failure = fail(b" " * (replies.MAX_BODY_BYTES + 1))
+    failure = fail(b" " * (parsing.MAX_BODY_BYTES + 1))
     assert (failure.cause, failure.permanent) == ("unparseable", True)
     assert "64 MiB" in failure.message
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from orchestrator.ask import ScoreAsk
 from orchestrator.records import Choice, Failure, Generation, Scored, labels
 from orchestrator.wire import failures, replies
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.labels import choice_from_top
-from orchestrator.wire.replies import Reading
 from tests.wire.bodies import chat, entry
 
 TOP = [("A", -0.2), ("B", -2.0), ("é", -3.0)]

@@ -6,7 +6,7 @@ import numpy as np
 
 from orchestrator.records import Generation
 from orchestrator.wire import replies
-from orchestrator.wire.replies import Reading
+from orchestrator.wire.drawn import Reading
 
 
 def test_texts_are_numbered_in_the_order_they_come():

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from orchestrator.records import Generation
 from orchestrator.wire import replies
-from orchestrator.wire.replies import Reading
+from orchestrator.wire.drawn import Reading
 from tests.wire.bodies import chat, entry
 
 

@@ -11,7 +11,7 @@ from backends.tgi import wire as tgi
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.wire import replies
-from orchestrator.wire.replies import Reading
+from orchestrator.wire.drawn import Reading
 from tests.conftest import SHARED
 
 ASK = GenerateAsk("x", (Message("user", "Test request"),), Sampling(stop=("test",)))

@@ -17,9 +17,9 @@ from backends.tgi import wire as tgi
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import UNCLEAR, Failure, Generation, Message, Sampling, labels
 from orchestrator.wire import parsing, replies
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.failures import as_value, known
 from orchestrator.wire.labels import choice_from_top
-from orchestrator.wire.replies import Reading
 
 ASK = GenerateAsk("m", (Message("user", "Hi"),), Sampling())
 END = "<|end|>"

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.records import ACCOUNT, REQUEST, SERVER, UNCLEAR, Failure
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.failures import classify, in_reply
-from orchestrator.wire.replies import Reading, generation
+from orchestrator.wire.replies import generation
 from orchestrator.wire.rulings import CAP, most_in
 
 KEY = ("unauthorised", UNCLEAR)

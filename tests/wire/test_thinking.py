@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.records import Failure, Generation
 from orchestrator.store.codec import decode, encode
 from orchestrator.wire import replies
-from orchestrator.wire.replies import Reading
+from orchestrator.wire.drawn import Reading
 from tests.wire.bodies import chat, entry
 
 END = "</think>"

@@ -18,7 +18,7 @@ from launch.embedded import layout
 from launch.embedded.engine import Engine, Settings, capacities
 from launch.embedded.jobs import Answer, Draw, Job, Stop
 from launch.embedded.layout import Account, Need, Pool, Slots, longest_sequence
-from launch.embedded.model import is_packed
+from launch.embedded.model import PackedLinear
 from launch.embedded.runner import Chunk, Prefilled, Runner
 from launch.embedded.served import Served, load
 from orchestrator.errors import LaunchError
@@ -198,7 +198,8 @@ def test_the_first_job_is_always_let_in(bos: Served) -> None:
 
 
 def test_the_fingerprint_names_the_kernels(bos: Served) -> None:
-    kernels = "packed" if is_packed(bos.runner.model) else "plain"
+    is_packed = any(isinstance(one, PackedLinear) for one in bos.runner.model.modules())
+    kernels = "packed" if is_packed else "plain"
     assert bos.fingerprint.endswith(f"-cpu-{kernels}")
 
 

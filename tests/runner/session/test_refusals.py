@@ -15,8 +15,8 @@ from orchestrator.records import DONE, FAILED, Failure
 from orchestrator.report.progress import faults_of
 from orchestrator.scheduler.core import Limits
 from orchestrator.wire import replies
+from orchestrator.wire.drawn import Reading
 from orchestrator.wire.failures import classify
-from orchestrator.wire.replies import Reading
 from tests.answering import Answering
 from tests.core.fakes import REFUSED, generation
 from tests.crossed import crossed
