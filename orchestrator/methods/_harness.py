@@ -286,14 +286,12 @@ class HarnessJudge(OfAnswers[HarnessConfigT]):
         so_far = [list(zip(*turns[:n], strict=True)) for n in range(1, len(turns) + 1)]
         if not self.config.pairwise:
             read = await self._read(unit, ask, form, so_far)
-            return [_rating_row(number, form, one) for number, one in enumerate(read, 1)]
+            return [_row(number, form, one) for number, one in enumerate(read, 1)]
         both = [shown for a, b in so_far for shown in ((a, b), (b, a))]
         read = await self._read(unit, ask, form, both)
         return [
-            {
-                **_winner_row(made[0].number, form, ab, ba),
-                "same_text": made[0].answer.text == made[1].answer.text,
-            }
+            _row(made[0].number, form, ab, ba)
+            | {"same_text": made[0].answer.text == made[1].answer.text}
             for made, ab, ba in zip(turns, read[::2], read[1::2], strict=True)
         ]
 
@@ -348,23 +346,6 @@ def _verdict(text: Generation, form: Format, convention: str | None) -> Verdict:
     return Verdict(value, read, counts, text, slot)
 
 
-def _rating_row(number: int, form: Format, verdict: Verdict) -> Row:
-    """The row of one rating; without a verdict it is a failed one, with the judge's text."""
-    seen = verdict.distribution
-    return {
-        **dict.fromkeys(HarnessJudge.columns),
-        "turn": number,
-        "rating": verdict.value,
-        "parsed": verdict.parsed,
-        "p": verdict.p,
-        "expected": verdict.expected(form),
-        "coverage": None if seen is None else seen.coverage,
-        "exact": None if seen is None else seen.exact,
-        "text": verdict.drawn.text,
-        **_status(verdict),
-    }
-
-
 def two_games(game_1: Winner | None, game_2: Winner | None) -> Winner | None:
     """The result of two games with the answers swapped, both as seen in game 1's order.
 
@@ -380,27 +361,35 @@ def swapped(winner: Winner | None) -> Winner | None:
     return {"A": "B", "B": "A"}.get(winner or "", winner)  # type: ignore[return-value]
 
 
-def _winner_row(number: int, form: Format, ab: Verdict, ba: Verdict) -> Row:
-    one: Winner | None = ab.value
-    two = swapped(ba.value)
-    first, second = ab.expected(form), ba.expected(form)
-    seen = [verdict.distribution for verdict in (ab, ba) if verdict.distribution is not None]
-    failed = next((verdict for verdict in (ab, ba) if not verdict.counts), ab)
-    return {
+def _row(number: int, form: Format, *given: Verdict) -> Row:
+    """The row of one rating, or of a comparison in both orders, A first and then B first.
+
+    Without a verdict it is a failed one, with the judge's text.
+    """
+    first = given[0]
+    seen = [one.distribution for one in given if one.distribution is not None]
+    expected = [one.expected(form) for one in given]
+    row: Row = {
         **dict.fromkeys(HarnessJudge.columns),
         "turn": number,
+        "parsed": all(one.parsed for one in given),
+        "p": first.p,
+        "coverage": min((one.coverage for one in seen), default=None),
+        "exact": all(one.exact for one in seen) if seen else None,
+        "text": first.drawn.text,
+        **_status(next((one for one in given if not one.counts), first)),
+    }
+    if len(given) == 1:
+        return row | {"rating": first.value, "expected": expected[0]}
+    one, two = first.value, swapped(given[1].value)
+    ab, ba = expected
+    return row | {
         "winner": two_games(one, two),
         "winner_ab": one,
         "winner_ba": two,
-        "parsed": ab.parsed and ba.parsed,
-        "p": ab.p,
-        "p_ba": ba.p,
-        "prefer_a": None if first is None or second is None else 0.5 * (first + 1.0 - second),
-        "coverage": min((one.coverage for one in seen), default=None),
-        "exact": all(one.exact for one in seen) if seen else None,
-        "text": ab.drawn.text,
-        "text_ba": ba.drawn.text,
-        **_status(failed),
+        "p_ba": given[1].p,
+        "prefer_a": None if ab is None or ba is None else 0.5 * (ab + 1.0 - ba),
+        "text_ba": given[1].drawn.text,
     }
 
 
