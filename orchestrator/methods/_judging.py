@@ -46,8 +46,6 @@ class JudgeSettings(LedSettings):
     NAMED: ClassVar[tuple[str, ...]] = ()
     FIELDS: ClassVar[tuple[str, ...]] = ()
     SHOWN: ClassVar[tuple[str, ...]] = ()
-    # True if the method reads the label behind a prefix that follows the judge's reasoning.
-    CONCLUDES: ClassVar[bool] = False
 
     judges: Judges
     prompt: TemplateText = Field(
@@ -75,11 +73,6 @@ class JudgeSettings(LedSettings):
 
     @model_validator(mode="after")
     def _leads_to_labels(self) -> Self:
-        if self.chain_of_thought and self.prefix and not self.CONCLUDES:
-            raise ValueError(
-                "prefix and chain_of_thought exclude each other: it leaves no room for reasons; "
-                "omit one of them (`examples` may hold reasons)"
-            )
         if self.traces > 1 and not self.chain_of_thought:
             raise ValueError("several traces need chain_of_thought: true")
         if self.traces > 1 and not self.reasoning.can_vary:

@@ -106,7 +106,6 @@ class Config(PairwiseSettings):
 
     NAMED: ClassVar = tuple(PAIRWISE_PROMPTS)
     FIELDS: ClassVar = FIELDS
-    CONCLUDES: ClassVar = True
 
     prompt: TemplateText = Field(
         "judgment_distribution",

@@ -61,7 +61,6 @@ class Config(JudgeSettings):
     NAMED: ClassVar = tuple(POINTWISE_PROMPTS)
     FIELDS: ClassVar = FIELDS
     SHOWN: ClassVar = ("answer",)
-    CONCLUDES: ClassVar = True
 
     prompt: TemplateText = Field(
         "judgment_distribution",

@@ -129,8 +129,9 @@ class Config(JudgeSettings):
         if self.checklist is not None and any(map(_NUMBERED.fullmatch, names)):
             raise ValueError("names such as 'Question 1' stand for questions of the checklist")
         asked = self.asked()
-        if self.together and self.prefix:
-            raise ValueError("prefix and together exclude each other: a prefix leads to one label")
+        if self.prefix and (self.together or self.chain_of_thought):
+            other = "together" if self.together else "chain_of_thought"
+            raise ValueError(f"prefix and {other} exclude each other: it leads to a label at once")
         if self.prompt == RUBRIC:
             return self
         shown = variables(self.prompt)
