@@ -1,13 +1,12 @@
 """A Jinja sandbox whose templates can take only so much time and memory.
 
-Jinja's own sandbox keeps a template from reaching into Python, but `{{ 'x' * 1000000000 }}` or a
-loop in a loop still stops the program. Here each operation that makes a value is charged by the
-size of what it takes and makes, each turn of a loop and each call by a fixed price, and a rendering
-that exceeds its allowance ends with `TemplateTooCostly`. What pads, wraps, formats or rounds to a
-size that the template names is not there.
+Jinja's own sandbox keeps a template from reaching into Python, but `{{ 'x' * 10**9 }}` or a loop in
+a loop still stops the program. Here each operation that makes a value is charged by the size of
+what it takes and makes, each turn of a loop and each call by a fixed price, and a rendering that
+exceeds its allowance ends with `TemplateTooCostly`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from types import BuiltinMethodType
 from typing import Any, Final, cast
@@ -19,16 +18,17 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from orchestrator.prompts.costs import (
     CALL,
+    OF_FILTERS,
+    OF_OPERATORS,
     STEP,
     TemplateTooCostly,
     bound,
+    by_braces,
     charge,
-    indented,
     joined,
-    product,
+    padded,
     replaced,
     size_of,
-    tojson,
 )
 
 MOST_NODES: Final = 20_000
@@ -39,13 +39,7 @@ _COUNTED: Final = " counted"
 _LOOKED_AT: Final = " looked at"
 _CONCATENATED: Final = " concatenated"
 _SLICE: Final = " slice"
-# Neither drawn at random, nor of a size that the template names.
-_LEFT_OUT: Final = frozenset({
-    "batch", "center", "format", "lipsum", "random", "round", "slice", "striptags", "wordwrap",
-})  # fmt: skip
-_MADE: Final[Mapping[str, Callable[..., int]]] = {
-    "indent": indented, "replace": replaced, "tojson": tojson,
-}  # fmt: skip
+_NOT_REPRODUCIBLE: Final = frozenset({"lipsum", "random"})
 # Methods whose result is no larger than the text, a few times over.
 _LINEAR: Final = frozenset({
     "capitalize", "casefold", "count", "endswith", "find", "index", "isalnum", "isalpha", "isascii",
@@ -54,6 +48,7 @@ _LINEAR: Final = frozenset({
     "rindex", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip",
     "swapcase", "title", "upper",
 })  # fmt: skip
+_PADDING: Final = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
 _OF_NUMBERS: Final = frozenset({"bit_count", "bit_length", "conjugate", "hex", "is_integer"})
 
 
@@ -86,7 +81,7 @@ def _sum(original: Callable[..., object]) -> Callable[..., object]:
 def _bounded(name: str, original: Callable[..., object]) -> Callable[..., object]:
     """A filter that is charged for what it takes and what it makes."""
     inner = {"join": _join, "sum": _sum}.get(name, lambda same: same)(original)
-    made = _MADE.get(name)
+    made = OF_FILTERS.get(name)
     n_passed = 1 if hasattr(original, "jinja_pass_arg") else 0
 
     @wraps(original)
@@ -135,7 +130,7 @@ def _concatenated(parts: list[object]) -> str:
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """The immutable sandbox with bounds; it loads no other template and draws nothing at random."""
 
-    intercepted_binops = frozenset({"*", "+", "%"})
+    intercepted_binops = frozenset(OF_OPERATORS)
 
     def __init__(self) -> None:
         super().__init__(
@@ -145,11 +140,11 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             loader=DictLoader({}),
             finalize=_shown,
         )
-        self.globals = {k: v for k, v in self.globals.items() if k not in _LEFT_OUT}
+        self.globals = {k: v for k, v in self.globals.items() if k not in _NOT_REPRODUCIBLE}
         self.filters = {
             name: _bounded(name, made)
             for name, made in self.filters.items()
-            if name not in _LEFT_OUT
+            if name not in _NOT_REPRODUCIBLE
         }
         self.filters |= {
             _COUNTED: _counted,
@@ -173,8 +168,6 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         # What Jinja has no hook for goes through filters.
         for node in list(parsed.find_all(nodes.Node)):
             match node:
-                case nodes.Pow():
-                    raise TemplateTooCostly("it raises to a power; write the number")
                 case nodes.For():
                     node.iter = through(_COUNTED, node.iter)
                 case nodes.Compare() | nodes.Operand():
@@ -209,9 +202,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """Apply an operator whose result is not too large."""
-        if operator == "%" and isinstance(left, str):
-            raise TemplateTooCostly("it formats text by '%'; put texts together by '~'")
-        bound(product(left, right) if operator == "*" else size_of(left) + size_of(right))
+        bound(OF_OPERATORS[operator](left, right))
         return super().call_binop(context, operator, left, right)
 
     def getitem(self, obj: object, argument: object) -> object:
@@ -234,6 +225,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
                     bound(joined(parts, owner))
                 elif name == "replace":
                     bound(replaced(owner, *arguments))
+                elif name in _PADDING:
+                    bound(padded(owner, *arguments))
                 elif name not in _LINEAR:
                     raise TemplateTooCostly(f"the method {name!r} of a text may not be called")
             elif isinstance(owner, bytes) or (
@@ -244,10 +237,19 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         bound(size_of(result))
         return result
 
-    def wrap_str_format(self, value: object) -> None:
-        """Refuse `str.format`, which the sandbox would call by itself."""
-        if super().wrap_str_format(value) is not None:
-            raise TemplateTooCostly("it formats text by 'format'; put texts together by '~'")
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:  # noqa: ANN401 (Jinja's)
+        """Return the sandbox's `str.format`, with its result bounded; None for anything else."""
+        wrapped = super().wrap_str_format(value)
+        if wrapped is None:
+            return None
+        pattern = str(value.__self__)
+
+        @wraps(wrapped)
+        def format_text(*arguments: object, **named: object) -> str:
+            bound(by_braces(pattern, (arguments, named)))
+            return wrapped(*arguments, **named)
+
+        return format_text
 
 
 def _shown(value: object) -> object:

@@ -1,5 +1,7 @@
 """Templates take only so much time and memory; the harmless ones render as plain Jinja does."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,21 +18,38 @@ DOUBLING = (
     "{% for i in range(60) %}{% set ns.x = STEP %}{% endfor %}{{ END }}"
 )
 COSTLY = (
-    "{{ 'x' * 1000000000 }}",
-    "{{ 1000000000 * 'x' }}",
-    "{{ [p] * 100000000 }}",
-    "{{ " + "1" * 1000 + " * " + "1" * 1000 + " }}",
-    "{{ p | indent(1000000000) }}",
-    "{{ p | indent(first=True, width=1000000000) }}",
+    "{{ 'x' * 10**9 }}",
+    "{{ 10**9 * 'x' }}",
+    "{{ [p] * 10**8 }}",
+    "{{ (10**1000) ** 1000 }}",
+    "{{ 10**1000 * 10**1000 }}",
+    "{{ 'x' | center(10**10) }}",
+    "{{ 'x'.center(10**10) }}",
+    "{{ 'a\t'.expandtabs(10**10) }}",
+    "{{ p | indent(10**9) }}",
+    "{{ p | indent(first=True, width=10**9) }}",
     "{{ ('a\n' * 1000) | indent(p) }}",
     "{{ p | replace('x', p) }}",
     "{{ p.replace('x', p) }}",
     "{{ p | map('replace', 'x', p) | list }}",
     "{{ p.join(p) }}",
     "{{ p | join(p) }}",
+    "{{ p | wordwrap(1, wrapstring=p) }}",
+    "{{ [1] | batch(10**9, 'x') | list }}",
+    "{{ [1] | slice(10**9) | list }}",
     "{{ [[1], [2]] | sum(start=[]) }}",
-    "{{ (1).to_bytes(1000000000, 'big') }}",
+    "{{ 1.5 | round(10**9, 'ceil') }}",
+    "{{ '%1000000000d' % 1 }}",
+    "{{ '%*d' % (10**9, 1) }}",
+    "{{ '%1000000000d' | format(1) }}",
+    "{{ '{:1000000000}'.format(1) }}",
+    "{{ '{:{}}'.format(1, 10**9) }}",
+    "{{ {'a': [p]} | tojson(indent=10**8) }}",
+    "{{ {'a': [p]} | tojson('\t' * 10**7) }}",
+    "{{ " + "[" * 90 + "1," * 9_000 + "]" * 90 + " | tojson(100) }}",
+    "{{ (1).to_bytes(10**9, 'big') }}",
     "{{ p.translate({120: p}) }}",
+    "{{ ('<!---->' * 200000) | striptags }}",
     "{% for i in range(100000) %}{{ p }}{% endfor %}",
     "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
     "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}",
@@ -53,24 +72,6 @@ COSTLY = (
         )
     ),
 )
-# The template names the size of what these make.
-REFUSED = (
-    "{{ 2 ** 3 }}",
-    "{{ '%s' % p }}",
-    "{{ '{}'.format(p) }}",
-    "{{ ['{}'] | map(attribute='format') | list }}",
-    "{{ '{a}'['format_map'] }}",
-    *(
-        "{{ p." + name + "(20) }}" for name in ("center", "ljust", "rjust", "zfill", "expandtabs")
-    ),
-    *(
-        "{{ p | " + name + " }}"
-        for name in (
-            "batch(2)", "center(9)", "format", "round", "slice(2)", "striptags", "tojson(indent=2)",
-            "tojson('\t')", "wordwrap(7)",
-        )
-    ),
-)  # fmt: skip
 # Values that hold one another many times over, which comparing or hashing visits each time.
 SHARED = (
     "{% set a = START %}{% set b = START %}" + "{% set a = STEP(a) %}{% set b = STEP(b) %}" * 60
@@ -95,18 +96,20 @@ HARMLESS = (
     "{% for a in [1, 2, 3] if a > 1 %}{{ a }}{% else %}none{% endfor %}",
     "{% for c in p recursive %}{{ c }}{% endfor %}",
     "{{ p | upper | replace('A', '**') | trim }}",
+    "{{ '%s and %5.2f, 100%%' % (p, 1) }}",
+    "{{ '**{}** {:>4} {{x}}'.format(p, 1) }}",
     "{{ p ~ 1 ~ [1] }}{{ p + p }}{{ p[:2] }}{{ p[1:] }}{{ p[::-1] }}{{ p[0:1] }}",
     "{{ [1, 2] | join(', ') }}{{ [1, 2] | sum }}{{ [3, 1] | sort | map('string') | join('+') }}",
-    "{{ ', '.join(p) }}{{ p.split('b') | last }}",
-    "{{ q | default('none') }}{{ 3 * 4 + 8 % 5 }}{{ '-' * 20 }}",
+    "{{ ', '.join(p) }}{{ p.split('b') | last }}{{ p.center(20) }}{{ p | center(9) }}",
+    "{{ q | default('none') }}{{ 3 * 4 + 2 ** 3 % 5 }}{{ '-' * 20 }}{{ 1.256 | round(1) }}",
     "{% macro m(a) %}<{{ a }}>{% endmacro %}{{ m('k') }}{% set x = 'y' %}{{ x }}",
     "{{ 'a\nb' | indent(2) }}{{ 'a\nb' | indent(width=2, first=True) }}{{ {'a': [1]} | tojson }}",
-    "{{ 'a long text here' | truncate(9) }}",
+    "{{ 'one two three' | wordwrap(7) }}{{ 'a long text here' | truncate(9) }}",
     "{{ 1 < 2 <= 3 == 3 }}{{ 'b' in p }}{{ q is defined }}{{ p is lower }}",
     "{{ 3 is divisibleby(3) }}{{ [1, 'a'] | unique | list }}",
     "{{ {p: 1, 'k': [2]}[p] }}{{ {'k': 2}.k }}{{ {} }}{{ not p == 'abc' }}{{ 2 is not in [1] }}",
     "{{ ['b', 'a'] | select('in', p) | list }}{{ 'upper' is filter }}",
-    "{{ p[1:2:1] ~ p[:1][0:] }}{{ [p[:1]] | map('upper') | list }}{{ none }}{{ true }}",
+    "{% for row in [1, 2, 3] | batch(2, 0) %}{{ row }}{% endfor %}{{ none }}{{ true }}",
 )
 
 
@@ -137,14 +140,6 @@ def test_a_template_that_costs_too_much_is_a_prompt_error(source):
 def test_what_a_template_compares_searches_and_hashes_is_charged(source):
     with pytest.raises(PromptError, match=r"characters|too many steps"):
         render(source, {"p": TEXT})
-
-
-@pytest.mark.parametrize("source", REFUSED)
-def test_what_makes_a_size_that_the_template_names_is_refused(source):
-    with pytest.raises(
-        PromptError, match=r"No filter named|raises to a power|formats text|tojson|may not"
-    ):
-        render(source, {"p": "abc"})
 
 
 def test_the_whole_allowance_is_refused_too():
@@ -184,6 +179,18 @@ def test_turns_of_chat_markup_become_system_and_user(tmp_path):
     )
     (wording,) = read_wordings(file).values()
     assert (wording.system, wording.user) == ("Judge.", "A: {a}")
+
+
+@pytest.mark.parametrize("argument", ["indent=10**7", "10**7", "'\t' * 10**7"])
+def test_json_that_would_be_too_large_is_never_made(argument):
+    tracemalloc.start()
+    try:
+        with pytest.raises(PromptError, match="makes a value of"):
+            render("{{ [[p]] | tojson(" + argument + ") }}", {"p": "x"})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 20_000_000
 
 
 @pytest.mark.parametrize(("n", "is_refused"), [(19_000, False), (21_000, True)])
