@@ -111,6 +111,7 @@ def product(left: object, right: object) -> int:
 
 
 def power(base: Any, exponent: Any) -> int:  # noqa: ANN401 (whatever a template holds)
+    """Return the size of `base ** exponent`."""
     whole = isinstance(base, int) and isinstance(exponent, int)
     if whole and base.bit_length() * max(0, exponent) > _MOST_BITS:
         raise TemplateTooCostly("it raises to a number of more than a thousand digits")
@@ -154,16 +155,19 @@ def padded(value: object, width: object = 80, *_: object, **__: object) -> int:
 
 
 def wrapped(s: object, *given: object, wrapstring: object = None, **_: object) -> int:
+    """Return the size of a text on lines of a width."""
     # At the least one character a line; by position the line's end is the fourth.
     end = given[2] if len(given) > 2 else wrapstring
     return size_of(s) * (1 + len(str(end or "\n")))
 
 
 def batched(value: object, linecount: object = 1, *_: object, slices: object = 1) -> int:
+    """Return the size of a list in rows of `linecount`, or in `slices` rows, filled up."""
     return size_of(value) + _ELEMENT * max(_number(linecount), _number(slices))
 
 
 def rounded(_value: object, precision: object = 0, *_: object, **__: object) -> int:
+    """Return the size of a rounded number."""
     if not isinstance(precision, int) or abs(precision) > _MOST_PLACES:
         raise TemplateTooCostly(f"it rounds to more than {_MOST_PLACES} places")
     return _ELEMENT
