@@ -19,7 +19,7 @@ from backends.rouge_l import compared
 from orchestrator.analyses._few_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context
 from orchestrator.interface import api
-from orchestrator.interface.labelling import sheet_of, write_sheet
+from orchestrator.interface.labelling import sheet_of
 from orchestrator.ranking.human_labels import About, read_key
 from orchestrator.ranking.labelled import Config
 from orchestrator.report.generic import generic_markdown
@@ -63,7 +63,8 @@ def tables(
     """The tables of `human_labels` from the labels of one choice of rows."""
     with tempfile.TemporaryDirectory() as folder:
         sheet = sheet_of(context, method=options.method, n_labels=n_labels, seed=options.seed)
-        path, _ = write_sheet(sheet, Path(folder) / "labels.csv")
+        path = Path(folder) / "labels.csv"
+        sheet.write(path)
         fill(path, closeness)
         analysis = HumanLabelsAnalysis(Config(labels=str(path), method=options.method))
         return analysis.summarise(context)

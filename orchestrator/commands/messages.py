@@ -66,7 +66,7 @@ class Said:
         """
         if self.as_json or is_quiet():
             return 0
-        shown = calls.run_summary(progress, n_left)
+        shown = calls.summary(progress, n_left)
         print_to(sys.stderr, shown)
         if not sys.stderr.isatty():
             return 0

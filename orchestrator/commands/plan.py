@@ -321,7 +321,7 @@ def plan(options: argparse.Namespace) -> int:
     if options.json:
         write_to(sys.stdout, counted.to_json() + "\n")
     else:
-        print_to(sys.stdout, calls.plan_table(counted))
+        print_to(sys.stdout, calls.plan(counted))
     if shards is not None:
         write_to(sys.stdout, shards.said() + "\n")
     if job is not None:

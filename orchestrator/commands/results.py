@@ -4,7 +4,7 @@ import argparse
 import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -19,14 +19,15 @@ from orchestrator.disk.files import write_text
 from orchestrator.errors import EXIT_COMPLETE, EXIT_GATE_OPEN, UsageError, need, on_disk_error
 from orchestrator.frames import names_of
 from orchestrator.interface import api, exporting
-from orchestrator.interface.exporting import TextFormat, Wanted
-from orchestrator.interface.labelling import READ, sheet_of, write_sheet
+from orchestrator.interface.exporting import TextFormat
+from orchestrator.interface.labelling import READ, sheet_of
 from orchestrator.report.export import Format, beside, frame_text
 from orchestrator.report.gate import gate_text
 from orchestrator.report.generic import generic_table
 from orchestrator.report.live import progress
 from orchestrator.report.page import FAINT, HEADING, Page, paged, print_to
 from orchestrator.report.text import confirm, safe_line, say, write_to
+from orchestrator.tables import Table
 
 
 def report(options: argparse.Namespace) -> int:
@@ -54,27 +55,31 @@ def export(options: argparse.Namespace) -> int:
     if options.table or options.format in _TEXTS:
         for line in result.warnings:
             said.complain(line)
-    wanted = Wanted(tuple(options.table), tuple(options.frame))
+    arrange: Callable[[dict[str, Table]], Table] = _alone
     if options.beside or options.column or options.where or options.across:
         if options.frame or not options.table:
             raise UsageError("several runs, --column, --where and --across need a --table")
         where = dict(one.partition("=")[::2] for one in options.where)
-        wanted = exporting.all_beside(
-            [result, *(api.load(run_path(run)) for run in options.beside)],
-            options.table,
-            partial(beside, wanted=options.column, where=where, across=options.across or "",
-                    average=options.average),
-        )  # fmt: skip
+        arrange = partial(beside, wanted=options.column, where=where, across=options.across or "",
+                          average=options.average)  # fmt: skip
+    runs = [result, *(api.load(run_path(run)) for run in options.beside)]
+    tables = exporting.all_beside(runs, options.table, arrange) if options.table else {}
     if options.figures is not None:
         for path in exporting.write_charts(result, Path(options.figures)):
             wrote(path)
-        if options.to is None and not wanted:
+        if options.to is None and not (tables or options.frame):
             return EXIT_COMPLETE
     if options.to is None:
-        _print(result, options.format, wanted)
+        _print(result, options.format, tables, options.frame)
     else:
-        _write(result, options.format, Path(options.to), wanted)
+        _write(result, options.format, Path(options.to), tables, options.frame)
     return EXIT_COMPLETE
+
+
+def _alone(tables: Mapping[str, Table]) -> Table:
+    """Return the table of the only run."""
+    (table,) = tables.values()
+    return table
 
 
 def wrote(path: Path, n_rows: int | None = None) -> None:
@@ -83,17 +88,19 @@ def wrote(path: Path, n_rows: int | None = None) -> None:
     confirm(f"{path}{rows}")
 
 
-def _print(result: api.Result, form: _Form, wanted: Wanted) -> None:
-    if not wanted:
+def _print(
+    result: api.Result, form: _Form, tables: Mapping[str, Table], frames: Sequence[str]
+) -> None:
+    if not (tables or frames):
         raise UsageError(
             "give a folder to write to: --to DIR; or print a table with: --table NAME --format "
             "latex|markdown|html|csv|jsonl (--list lists the tables)"
         )
     match form:
         case "latex" | "markdown" | "html":
-            write_to(sys.stdout, "\n".join(exporting.texts(result, form, wanted).values()))
+            write_to(sys.stdout, "\n".join(exporting.texts(result, form, tables, frames).values()))
         case "csv" | "jsonl":
-            readers = exporting.readers(result, wanted)
+            readers = exporting.readers(result, tables, frames)
             if len(readers) > 1:
                 raise UsageError(f"only one table or frame fits on stdout as {form}; give --to DIR")
             for read in readers.values():
@@ -102,25 +109,31 @@ def _print(result: api.Result, form: _Form, wanted: Wanted) -> None:
             raise UsageError(f"{form} does not fit on stdout; give a folder to write to: --to DIR")
 
 
-def _write(result: api.Result, form: _Form, folder: Path, wanted: Wanted) -> None:
+def _write(
+    result: api.Result,
+    form: _Form,
+    folder: Path,
+    tables: Mapping[str, Table],
+    frames: Sequence[str],
+) -> None:
     match form:
         case "latex" | "markdown" | "html":
-            for path in exporting.write_texts(result, form, folder, wanted):
+            for path in exporting.write_texts(result, form, folder, tables, frames):
                 wrote(path)
         case "hf":
-            for path, n_rows in exporting.write_dataset(result, folder, wanted):
+            for path, n_rows in exporting.write_dataset(result, folder, tables, frames):
                 wrote(path, n_rows or None)
         case "parquet" | "csv" | "jsonl":
             rows: dict[str, int] = {}
-            n_files = len(wanted.tables) + len(wanted.frames) or len(result.frames)
+            n_files = len(tables) + len(frames) or len(result.frames)
             with progress("writing frames", n_files) as advance:
-                for path, n_rows in exporting.write_frames(result, form, folder, wanted):
+                for path, n_rows in exporting.write_frames(result, form, folder, tables, frames):
                     advance(1)
                     rows[path.name] = n_rows
                     wrote(path, n_rows)
             about = {"run": str(result.path), **result.completeness.as_json(), "rows": rows}
             write_text(folder / "export.json", json.dumps(about, indent=2) + "\n")
-            if form == "csv" and exporting.is_judged(result) and not wanted:
+            if form == "csv" and exporting.is_judged(result) and not (tables or frames):
                 name = exporting.SIDE_BY_SIDE
                 Said().note(f"to read judgments beside their texts: --frame {name}")
 
@@ -248,7 +261,8 @@ def labels(options: argparse.Namespace) -> int:
         seed=options.seed,
         below=options.below,
     )
-    path, key = write_sheet(sheet, Path(options.to), force=options.force)
+    path = Path(options.to)
+    key = sheet.write(path, force=options.force)
     what, form = ("pair", "1, 2 or tie") if sheet.is_pairs else ("answer", "a number")
     analysis = {"kind": "human_labels", "labels": str(path), "method": sheet.method}
     lines = [

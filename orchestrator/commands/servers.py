@@ -251,7 +251,7 @@ def probe(options: argparse.Namespace) -> int:
     if options.json:
         write_to(sys.stdout, msgspec.json.encode(found).decode() + "\n")
     for one in () if options.json else found:
-        shown = calls.probe_tables(one.title, one.record.findings, one.verdicts)
+        shown = calls.probe(one.title, one.record.findings, one.verdicts)
         print_to(sys.stdout, shown)
     return EXIT_COMPLETE
 

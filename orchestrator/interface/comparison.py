@@ -175,7 +175,7 @@ class Comparison(msgspec.Struct, frozen=True):
         title = " and ".join(str(run["label"]) for run in self.runs)
         parts = [_figure(one, f"{place}-{key(one.key)}") for place, one in enumerate(self.tables)]
         html = importlib.import_module("orchestrator.report.html.shell")  # only for a page
-        page = html.render_comparison(title, self.headline, self.notes, parts)
+        page = html.render(title, self.headline, self.notes, parts)
         write_text(Path(path), page)
         return Path(path)
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -30,7 +30,7 @@ from orchestrator.statistics.means import (
 from orchestrator.tables import Column, Table, make_table
 
 By = Literal["run", "model", "judge", "method"]
-BY: Final[tuple[By, ...]] = ("run", "model", "judge", "method")
+BY: Final[tuple[By, ...]] = get_args(By)
 
 
 class About(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -142,26 +142,6 @@ _T = TypeVar("_T")
 _SUFFIXES: Final[dict[TextFormat, str]] = {"latex": "tex", "markdown": "md", "html": "html"}
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Tables and frames that are asked for by name; all that fit the format where both are empty.
-
-    Attributes:
-        tables: Names of tables of the report, or such tables by name, already made.
-        frames: Names of frames.
-    """
-
-    tables: Sequence[str] | Mapping[str, Table] = ()
-    frames: Sequence[str] = ()
-
-    def __bool__(self) -> bool:
-        """Return True if anything is asked for by name."""
-        return bool(self.tables or self.frames)
-
-
-_ALL: Final = Wanted()
-
-
 def report_tables(result: Result) -> dict[str, Table]:
     """Return every table of the HTML report by a name that stays the same between runs.
 
@@ -193,27 +173,24 @@ def report_tables(result: Result) -> dict[str, Table]:
     }
 
 
-def texts(result: Result, form: TextFormat, wanted: Wanted = _ALL) -> dict[str, str]:
-    """Return tables as text, by name: those asked for, frames as tables too, or all of the report.
+def texts(
+    result: Result, form: TextFormat, tables: Mapping[str, Table], frames: Sequence[str]
+) -> dict[str, str]:
+    """Return tables as text, by name, frames as tables too; without any, all of the report.
 
     Raises:
-        UsageError: If there is no such table or frame; names the nearest.
+        UsageError: If there is no such frame; names the nearest.
     """
-    of_report = _made(result, wanted) if wanted.tables or not wanted else {}
-    found = {name: _one(of_report, name, "table") for name in wanted.tables or of_report}
-    for name, read in readers(result, replace(wanted, tables=())).items() if wanted.frames else ():
+    found = dict(tables) if tables or frames else report_tables(result)
+    for name, read in readers(result, {}, frames).items() if frames else ():
         found[figures.free(name, found)] = table_of(name, pl.concat(read()))
     return {name: _text(table, name, form, result) for name, table in found.items()}
 
 
-def _made(result: Result, wanted: Wanted) -> Mapping[str, Table]:
-    return wanted.tables if isinstance(wanted.tables, Mapping) else report_tables(result)
-
-
 def all_beside(
     results: Sequence[Result], names: Sequence[str], arrange: Callable[[dict[str, Table]], Table]
-) -> Wanted:
-    """Return tables of several runs, each made one; runs are named by their recipes.
+) -> dict[str, Table]:
+    """Return tables by name, that of all runs arranged as one; runs are named by their recipes.
 
     Raises:
         UsageError: If a run has no such table.
@@ -221,10 +198,10 @@ def all_beside(
     named = {str(one.settings.get("name", one.path.name)): report_tables(one) for one in results}
     if len(named) < len(results):
         named = {str(one.path): report_tables(one) for one in results}
-    return Wanted({
+    return {
         name: arrange({run: _one(known, name, "table") for run, known in named.items()})
         for name in names
-    })  # fmt: skip
+    }
 
 
 def is_judged(result: Result) -> bool:
@@ -233,22 +210,23 @@ def is_judged(result: Result) -> bool:
 
 
 def readers(
-    result: Result, wanted: Wanted = _ALL
+    result: Result, tables: Mapping[str, Table], frames: Sequence[str]
 ) -> dict[str, Callable[[], Iterable[pl.DataFrame]]]:
-    """Return what reads each frame that is asked for in parts, tables too; or all frames.
+    """Return what reads each frame, and each table as one, in parts; without any, all frames.
 
     Raises:
-        UsageError: If there is no such table or frame; names the nearest.
+        UsageError: If there is no such frame; names the nearest.
     """
     # A run that ends writes no notes, and exports nothing.
     from orchestrator.runner.results.notes import FRAME, read_notes  # noqa: PLC0415
 
     found: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {}
-    if FRAME in wanted.frames or not wanted:
+    is_chosen = bool(tables or frames)
+    if FRAME in frames or not is_chosen:
         notes = read_notes(result.path)
-        if wanted or not notes.is_empty():
+        if is_chosen or not notes.is_empty():
             found[FRAME] = partial(iter, [notes])
-    for name in wanted.frames or (() if wanted.tables else tuple(result.frames)):
+    for name in frames if is_chosen else result.frames:
         if name in found:
             continue
         if name == SIDE_BY_SIDE:
@@ -257,23 +235,25 @@ def readers(
         _one(dict.fromkeys((*result.frames, SIDE_BY_SIDE)), name, "frame")
         columns = names_of(result.frames, name)
         found[name] = partial(slices_of, result.frames, name, columns, PART_ROWS)
-    of_report = _made(result, wanted) if wanted.tables else {}
-    for name in wanted.tables:
-        frame = frame_of(_one(of_report, name, "table"))
-        found[figures.free(name, found)] = partial(iter, [frame])
+    for name, table in tables.items():
+        found[figures.free(name, found)] = partial(iter, [frame_of(table)])
     return found
 
 
 def write_texts(
-    result: Result, form: TextFormat, folder: Path, wanted: Wanted = _ALL
+    result: Result,
+    form: TextFormat,
+    folder: Path,
+    tables: Mapping[str, Table],
+    frames: Sequence[str],
 ) -> Iterator[Path]:
     """Write each of `texts` to a file of its own, replaced as a whole; their paths.
 
     Raises:
-        UsageError: If there is no such table or frame, or a file can't be written.
+        UsageError: If there is no such frame, or a file can't be written.
     """
     taken: set[str] = set()
-    for name, text in texts(result, form, wanted).items():
+    for name, text in texts(result, form, tables, frames).items():
         path = folder / f"{figures.free(figures.key(name), taken)}.{_SUFFIXES[form]}"
         taken.add(path.stem)
         write_text(path, text)
@@ -281,15 +261,15 @@ def write_texts(
 
 
 def write_frames(
-    result: Result, form: Format, folder: Path, wanted: Wanted = _ALL
+    result: Result, form: Format, folder: Path, tables: Mapping[str, Table], frames: Sequence[str]
 ) -> Iterator[tuple[Path, int]]:
     """Write each of `readers` to a file of its own; their paths and numbers of rows.
 
     Raises:
-        UsageError: If there is no such table or frame, or a file can't be written.
+        UsageError: If there is no such frame, or a file can't be written.
     """
     taken: set[str] = set()
-    for name, read in readers(result, wanted).items():
+    for name, read in readers(result, tables, frames).items():
         stem = name if is_name(name) else figures.key(name)
         path = folder / f"{figures.free(stem, taken)}.{form}"
         taken.add(path.stem)
@@ -297,7 +277,7 @@ def write_frames(
 
 
 def write_dataset(
-    result: Result, folder: Path, wanted: Wanted = _ALL
+    result: Result, folder: Path, tables: Mapping[str, Table], frames: Sequence[str]
 ) -> Iterator[tuple[Path, int]]:
     """Write a dataset folder for Hugging Face; the paths and numbers of rows of its Parquet files.
 
@@ -305,10 +285,10 @@ def write_dataset(
     default configuration.
 
     Raises:
-        UsageError: If there is no such table or frame, or a file can't be written.
+        UsageError: If there is no such frame, or a file can't be written.
     """
     rows: dict[str, int] = {}
-    for path, n_rows in write_frames(result, "parquet", folder / FOLDER, wanted):
+    for path, n_rows in write_frames(result, "parquet", folder / FOLDER, tables, frames):
         rows[path.stem] = n_rows
         yield path, n_rows
     ordered = {name: rows[name] for name in sorted(rows, key=lambda one: one == ITEMS)}

@@ -66,6 +66,26 @@ class Sheet:
         """True if two answers are compared."""
         return "answer_1" in self.rows.columns
 
+    def write(self, path: Path, *, force: bool = False) -> Path:
+        """Write it as CSV, safe for spreadsheets, and its key file beside it; return the latter.
+
+        Raises:
+            UsageError: If the name does not end in .csv, a file exists, or one can't be written.
+        """
+        if path.suffix.lower() != ".csv":
+            raise UsageError(f"{path}: the name of the file must end in .csv")
+        key = key_path(path)
+        for one in (path, key):
+            if one.exists() and not force:
+                raise UsageError(
+                    f"{one} exists, and may hold labels; choose another name, or overwrite it with "
+                    "--force"
+                )
+        write_text(key, "".join(json.dumps(line) + "\n" for line in self.key))
+        # Without the mark spreadsheets take UTF-8 for the encoding of the country.
+        write_text(path, "\ufeff" + frame_text([self.rows], "csv"))
+        return key
+
 
 def sheet_of(
     context: Context,
@@ -126,27 +146,6 @@ def sheet_of(
         digests = {name: fingerprint(str(value)) for name, value in shown.items()}
         one[SHOWN] = {k: v for k, v in digests.items() if v and k not in (CODE, LABEL)}
     return Sheet(rows, key, source.name, len(judged))
-
-
-def write_sheet(sheet: Sheet, path: Path, *, force: bool = False) -> tuple[Path, Path]:
-    """Write a sheet as CSV, safe for spreadsheets, and its key file beside it; return both paths.
-
-    Raises:
-        UsageError: If the name does not end in .csv, a file exists, or one can't be written.
-    """
-    if path.suffix.lower() != ".csv":
-        raise UsageError(f"{path}: the name of the file must end in .csv")
-    paths = (path, key_path(path))
-    for one in paths:
-        if one.exists() and not force:
-            raise UsageError(
-                f"{one} exists, and may hold labels; choose another name, or overwrite it with "
-                "--force"
-            )
-    write_text(paths[1], "".join(json.dumps(line) + "\n" for line in sheet.key))
-    # Without the mark spreadsheets take UTF-8 for the encoding of the country.
-    write_text(paths[0], "\ufeff" + frame_text([sheet.rows], "csv"))
-    return paths
 
 
 def side_by_side(result: Result) -> pl.DataFrame:

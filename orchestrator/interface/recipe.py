@@ -176,11 +176,6 @@ class Recipe:
         found: dict[str, Any] = copy.deepcopy(self._source.data)
         return found
 
-    @property
-    def rows(self) -> "HeldRows | None":
-        """The items that Python gave; None where the dataset is a file or a benchmark."""
-        return self._rows
-
     def load(
         self, overrides: Sequence[str] = (), limit: int | None = None, *, allow_code: bool = False
     ) -> schema.Recipe:

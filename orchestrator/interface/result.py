@@ -14,7 +14,7 @@ import msgspec
 from orchestrator.clusters import clusters_of
 from orchestrator.contracts.context import Context, answers_of, ranked_in
 from orchestrator.disk import paths
-from orchestrator.errors import OrchestratorError, UsageError, nearest, need
+from orchestrator.errors import OrchestratorError
 from orchestrator.frames import FrameFiles
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import level_of, of_frames, thresholds_of
@@ -22,7 +22,7 @@ from orchestrator.report.brief import Brief, brief
 from orchestrator.report.gate import GateResult
 from orchestrator.report.generic import generic_json, generic_markdown
 from orchestrator.report.progress import Completeness, Cost
-from orchestrator.report.results import brief_markdown, ranking_markdown
+from orchestrator.report.results import ranking_markdown
 from orchestrator.report.words import plain, ranking_json
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
@@ -40,9 +40,7 @@ from orchestrator.statistics.trust import Trust, no_ranking
 from orchestrator.tables import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
     import polars as pl
-    import pyarrow as pa
 
     from orchestrator.references import Citation
 
@@ -227,7 +225,7 @@ class Result:
         Example:
             >>> Path("results.md").write_text(result.to_markdown())  # doctest: +SKIP
         """
-        texts = [brief_markdown(self.brief)]
+        texts = [self.brief.to_markdown()]
         if self.gate is not None:
             texts.append(self.gate.to_markdown().rstrip())
         texts += [ranking_markdown(one, self.exact_match) for one in self.rankings]
@@ -276,50 +274,6 @@ class Result:
         """
         written: Path = _module("exporting").write_html(self, None if path is None else Path(path))
         return written
-
-    def to_arrow(self, frame: str) -> "pa.Table":
-        """Return a frame as an Arrow table; needs the extra `[arrow]`.
-
-        Args:
-            frame: Name of the frame.
-
-        Returns:
-            The table, with the types of the frame.
-
-        Raises:
-            UsageError: If pyarrow is not installed, or there is no such frame.
-
-        Example:
-            >>> result.to_arrow("answers").schema  # doctest: +SKIP
-        """
-        need("to_arrow", "arrow", ["pyarrow"])
-        return self._frame(frame).to_arrow()
-
-    def to_pandas(self, frame: str) -> "pd.DataFrame":
-        """Return a frame for pandas; needs the extra `[pandas]`.
-
-        The columns have Arrow's types: whole numbers with missing values stay whole numbers, what
-        is missing is `pd.NA` and never NaN, and lists stay lists.
-
-        Args:
-            frame: Name of the frame.
-
-        Returns:
-            The rows in order, with a default index.
-
-        Raises:
-            UsageError: If pandas or pyarrow is not installed, or there is no such frame.
-
-        Example:
-            >>> result.to_pandas("answers").groupby("model").size()  # doctest: +SKIP
-        """
-        need("to_pandas", "pandas", ["pandas", "pyarrow"])
-        return self._frame(frame).to_pandas(use_pyarrow_extension_array=True)
-
-    def _frame(self, name: str) -> "pl.DataFrame":
-        if name not in self.frames:
-            raise UsageError(f"no frame {name!r} in this run{nearest(name, self.frames)}")
-        return self.frames[name]
 
     def tokens(self, item: str) -> "pl.DataFrame":
         """Return the tokens of all texts that were generated or scored for an item.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 import polars as pl
@@ -21,7 +21,7 @@ from orchestrator.ranking.scores import Score, score
 from orchestrator.runner.results.tables import all_sources
 
 Matched = Literal["model", "judge", "method"]
-MATCHED: Final[tuple[Matched, ...]] = ("model", "judge", "method")
+MATCHED: Final[tuple[Matched, ...]] = get_args(Matched)
 """Names that may differ between runs and still be of the same part."""
 
 _COLUMNS: Final[dict[str, Matched]] = {"model": "model", "opponent": "model", "judge": "judge"}

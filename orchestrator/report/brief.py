@@ -16,7 +16,7 @@ from orchestrator.report.brief_measures import of_tables
 from orchestrator.report.brief_rankings import of_rankings
 from orchestrator.report.progress import Completeness, Cost
 from orchestrator.report.questions import Check, Question, of_settings, of_style
-from orchestrator.report.text import in_command
+from orchestrator.report.text import escaped, in_command
 from orchestrator.report.words import Name, Phrase, Quote, names, phrase, plain
 from orchestrator.statistics.ranking import RankingAnalysis
 from orchestrator.statistics.student import MOST, units_needed
@@ -67,6 +67,40 @@ class Brief(msgspec.Struct, frozen=True):
         for question, name in product(said["questions"], ("cautions", "is_percent", "least_span")):
             del question[name]
         return {"format": FORMAT, "brief": {name: said[name] for name in said if name != "tables"}}
+
+    def to_markdown(self) -> str:
+        """The value as Markdown: answers, how far to trust them, what not to conclude, cost."""
+        lines = [f"> **{self.incomplete}**", ""] if self.incomplete else []
+        if self.silence:
+            lines += [self.silence, ""]
+        for place, question in enumerate(self.questions):
+            level = "#" if not place else "##"
+            lines += [f"{level} {question.answer.text(escaped)}", ""]
+            if question.detail:
+                lines += [f"**{escaped(question.detail)}**", ""]
+            basis = f" · {escaped(question.basis)}" if question.basis else ""
+            lines += [f"{question.subject.text(escaped)}{basis}", ""]
+            if question.apart:
+                lines += [question.apart.text(escaped), ""]
+            if question.checks:
+                lines += [*_listed(question.checks), ""]
+        if self.checks:
+            lines += ["## The run", "", *_listed(self.checks), ""]
+        for heading, said in (
+            ("What to do next", self.next_steps),
+            ("What not to conclude", self.cautions),
+        ):
+            if said:
+                lines += [f"## {heading}", "", *(f"- {one.text(escaped)}" for one in said), ""]
+        if self.cost is not None and (words := self.cost.words()):
+            lines += [f"Cost: {' · '.join(words)}", ""]
+        return "\n".join(lines).rstrip("\n")
+
+
+def _listed(checks: Sequence[Check]) -> Iterator[str]:
+    for check in checks:
+        said = f"{check.about}: {check.says.text(escaped)}"
+        yield f"- **{said}**" if check.is_doubtful else f"- {said}"
 
 
 def brief(  # noqa: PLR0913 (the parts of a run, by keyword)

@@ -306,8 +306,7 @@ class _Shown:
         columns += [Column(question.over, "left"), Column(measure)]
         columns += [Column(question.interval, "left")] if bounds else []
         if axis is not None:
-            labels = axis.labels(percent=question.is_percent)
-            columns.append(Column("", "left", page.cell(labels, FAINT)))
+            columns.append(Column(axis.labels(percent=question.is_percent), "left"))
 
         def row(one: Standing) -> list[RenderableType]:
             cells: list[RenderableType] = [page.cell(one.rank)] if ranks else []

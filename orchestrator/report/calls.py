@@ -15,7 +15,7 @@ from orchestrator.errors import OrchestratorError, RecipeError
 from orchestrator.probing import record
 from orchestrator.probing.abilities import BOUNDED, EXACT, IMPOSSIBLE, NOT_KNOWN, Verdict
 from orchestrator.probing.record import Finding
-from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, Paged, paged
+from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, paged
 from orchestrator.report.planned import Plan, StageCount
 from orchestrator.report.progress import TROUBLED, ModelProgress, Progress, faults_of, tokens_of
 from orchestrator.report.text import safe_line
@@ -34,7 +34,7 @@ _TITLES: Final = ("stage", "model", "method")
 
 
 @paged
-def plan_table(page: Page, count: Plan) -> Iterator[RenderableType]:
+def plan(page: Page, count: Plan) -> Iterator[RenderableType]:
     """Tabulate the requests of a run, stage by stage, with sums and the limits of the numbers."""
     yield page.heading("Plan")
     parts = [f"{numbers.count(count.n_items)} items", f"{numbers.count(count.n_units)} units"]
@@ -138,7 +138,7 @@ _BESIDE: Final = 36
 
 
 @paged
-def run_summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[RenderableType]:
+def summary(page: Page, progress: Progress | None, n_left: int) -> Iterator[RenderableType]:
     """Summarise a call.
 
     Args:
@@ -352,10 +352,12 @@ def _count(value: int | None) -> str:
     return numbers.UNDEFINED if value is None else numbers.count(value)
 
 
-def status(values: Mapping[str, object]) -> RenderableType:
+@paged
+def status(page: Page, values: Mapping[str, Any]) -> Iterator[RenderableType]:
     """The last state a run wrote about itself.
 
     Args:
+        page: Where it is laid out.
         values: The fields of `Progress`, and where known `is_alive` and `age_s` (since it was
             written, in seconds).
 
@@ -363,10 +365,6 @@ def status(values: Mapping[str, object]) -> RenderableType:
         msgspec.ValidationError: If fields of `Progress` are missing.
     """
     progress = msgspec.convert(dict(values), Progress)
-    return Paged(lambda page: _status(page, progress, values))
-
-
-def _status(page: Page, progress: Progress, values: Mapping[str, Any]) -> Iterator[RenderableType]:
     left = progress.units_left
     age = numbers.duration(values.get("age_s"))
     if values.get("is_alive", True):
@@ -399,9 +397,7 @@ _STYLES: Final = {
 _SHORT: Final = frozenset({"question", "answer", "numbers"})
 
 
-def probe_tables(
-    title: str, findings: Sequence[Finding], verdicts: Sequence[Verdict]
-) -> RenderableType:
+def probe(title: str, findings: Sequence[Finding], verdicts: Sequence[Verdict]) -> RenderableType:
     """Both tables of one model.
 
     Args:

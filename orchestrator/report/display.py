@@ -15,14 +15,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Literal, TextIO
+from typing import Final, Literal, TextIO, get_args
 
 from orchestrator.errors import UsageError
 from orchestrator.report.lines import Display, JsonPainter, NotebookPainter, PlainPainter
 from orchestrator.report.progress import Progress
 
 Kind = Literal["auto", "live", "plain", "json", "notebook", "none"]
-KINDS: Final = ("auto", "live", "plain", "json", "notebook", "none")
+KINDS: Final = get_args(Kind)
 
 _log = logging.getLogger(__name__)
 

@@ -42,11 +42,10 @@ ACCENT: Final = "cyan"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A table's column: its heading, which side its cells are aligned to, a drawn heading."""
+    """A table's column: its heading, and which side its cells are aligned to."""
 
     heading: str
     justify: Literal["left", "right"] = "right"
-    picture: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +130,11 @@ class Page:
             pad_edge=False,
             header_style=FAINT,
             show_edge=False,
-            show_header=any(column.heading or column.picture for column in columns),
+            show_header=any(column.heading for column in columns),
             collapse_padding=True,
         )
         for column in columns:
             heading = self.cell(column.heading, FAINT)
-            if column.picture is not None:
-                heading = column.picture
             table.add_column(heading, justify=column.justify, no_wrap=True, overflow="crop")
         for row in rows:
             table.add_row(*row)

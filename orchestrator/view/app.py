@@ -115,8 +115,8 @@ def make_app(library: Library, desk: Sheet | None = None) -> Starlette:
     return Starlette(
         routes=[
             *(Route(path, _answer(answer)) for path, answer in routes),
-            Route("/api/labels/{code}", api.write_label, methods=["POST"]),
-            Route("/api/runs/{run}/items/{index:int}/notes", api.write_note, methods=["POST"]),
+            Route("/api/labels/{code}", api.label, methods=["POST"]),
+            Route("/api/runs/{run}/items/{index:int}/notes", api.note, methods=["POST"]),
             Route("/static/{name}", _file),
             Route("/api/{rest:path}", _nothing),
             Route("/{rest:path}", _page),
@@ -139,7 +139,7 @@ class Api:
             "labels": self._desk is not None,
         }
 
-    async def write_label(self, request: Request) -> Response:
+    async def label(self, request: Request) -> Response:
         """Save a label."""
 
         def write(said: dict[str, str]) -> object:
@@ -150,7 +150,7 @@ class Api:
 
         return await _post(request, dict[str, str], _MOST_BYTES, write)
 
-    async def write_note(self, request: Request) -> Response:
+    async def note(self, request: Request) -> Response:
         """Save a note on an item or an answer."""
 
         def write(said: dict[str, str | int]) -> object:

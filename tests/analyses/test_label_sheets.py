@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.analyses._few_labels import HumanLabelsAnalysis
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import DatasetError, UsageError
-from orchestrator.interface.labelling import sheet_of, write_sheet
+from orchestrator.interface.labelling import sheet_of
 from orchestrator.methods import pairwise_ranking
 from orchestrator.methods._drawing import AnswersConfig
 from orchestrator.methods.answers import Answers
@@ -109,9 +109,8 @@ def fill(rows):
 def test_labels_reach_the_answers_that_were_shown(tmp_path, models, texts, seed, saved, turned):
     texts = [text.replace("\x00", "") for text in texts]
     context = context_of(models, texts)
-    path, key = write_sheet(
-        sheet_of(context, n_labels=6, seed=seed), tmp_path / "labels.csv", force=True
-    )
+    path = tmp_path / "labels.csv"
+    key = sheet_of(context, n_labels=6, seed=seed).write(path, force=True)
     filled = spreadsheet(path, lambda rows: fill(rows[::-1] if turned else rows), **saved)
     found = {one.code: one for one in read_human_labels(path)}
     assert len(found) == len(filled)
@@ -131,7 +130,8 @@ def test_labels_reach_the_answers_that_were_shown(tmp_path, models, texts, seed,
 
 
 def test_no_cell_of_a_sheet_is_a_formula(tmp_path):
-    path, _ = write_sheet(sheet_of(context_of(["a", "b"], list(NASTY))), tmp_path / "labels.csv")
+    path = tmp_path / "labels.csv"
+    sheet_of(context_of(["a", "b"], list(NASTY))).write(path)
     rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""))
     assert not [cell for row in rows for cell in row if cell.lstrip()[:1] in {"=", "@"}]
     assert "\x1b" not in path.read_text(encoding="utf-8")
@@ -163,7 +163,8 @@ LONG = [
 def sheet(tmp_path):
     """A sheet of six pairs on disk."""
     context = context_of(["good", "poor"], LONG, n_items=6)
-    path, _ = write_sheet(sheet_of(context, seed=3), tmp_path / "labels.csv")
+    path = tmp_path / "labels.csv"
+    sheet_of(context, seed=3).write(path)
     return path
 
 
@@ -212,7 +213,8 @@ def test_a_wrong_label_is_named(sheet):
 def test_a_name_is_no_label_of_a_sheet_that_shows_none(tmp_path):
     """Model "2" may stand on the left: a label 2 means the answer on the right."""
     context = context_of(["1", "2"], LONG, n_items=6)
-    path, key = write_sheet(sheet_of(context), tmp_path / "labels.csv")
+    path = tmp_path / "labels.csv"
+    key = sheet_of(context).write(path)
     spreadsheet(path, lambda rows: [row | {"label": "2"} for row in rows])
     sides = [json.loads(line)["model_b"] for line in key.read_text().splitlines()]
     assert set(sides) == {"1", "2"}
@@ -243,10 +245,10 @@ def test_the_first_rows_alone_may_be_labelled(sheet):
 def test_an_existing_sheet_is_kept(sheet):
     drawn = sheet_of(context_of(["good", "poor"], LONG))
     with pytest.raises(UsageError, match="exists, and may hold labels; choose another name"):
-        write_sheet(drawn, sheet)
-    write_sheet(drawn, sheet, force=True)
+        drawn.write(sheet)
+    drawn.write(sheet, force=True)
     with pytest.raises(UsageError, match=r"must end in \.csv"):
-        write_sheet(drawn, sheet.with_suffix(".txt"))
+        drawn.write(sheet.with_suffix(".txt"))
 
 
 def test_a_run_without_a_judge_has_nothing_to_label():

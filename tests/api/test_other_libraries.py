@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 import orchestrator
-from orchestrator.errors import UsageError
 from tests.cli.conftest import command, here, recipe  # noqa: F401 (fixtures)
 
 
@@ -26,39 +25,16 @@ def need(module):
         pytest.skip(f"{module} is absent")
 
 
-def test_pandas_keeps_whole_numbers_and_what_is_missing(result):
+def test_frames_are_those_of_pandas_and_arrow_by_polars(result):
     need("pyarrow")
+    need("pandas")
     frame = result.frames["answers"]
-    found = result.to_pandas("answers")
-    assert list(found.columns) == frame.columns
+    found = frame.to_pandas(use_pyarrow_extension_array=True)
     whole = next(name for name, kind in frame.schema.items() if kind.is_integer())
     assert str(found[whole].dtype) == "int64[pyarrow]"
     # A cause is missing where nothing failed: not NaN, not a text.
     assert found["cause"].isna().sum() == frame["cause"].null_count() > 0
-    assert found[whole].to_list() == frame[whole].to_list()
-
-
-def test_arrow_has_the_types_of_the_frame(result):
-    need("pyarrow")
-    table = result.to_arrow("answers")
-    assert table.num_rows == result.frames["answers"].height
-    assert table.column_names == result.frames["answers"].columns
-
-
-@pytest.mark.parametrize(("call", "extra"), [("to_pandas", "pandas"), ("to_arrow", "arrow")])
-def test_a_missing_extra_is_named(result, monkeypatch, call, extra):
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *a: None if name == "pyarrow" else real(name, *a)
-    )
-    with pytest.raises(UsageError, match=rf"{call} needs pyarrow: .*\[{extra}\]"):
-        getattr(result, call)("answers")
-
-
-def test_an_unknown_frame_names_the_nearest(result):
-    need("pyarrow")
-    with pytest.raises(UsageError, match=r"no frame 'answer'.*did you mean 'answers'"):
-        result.to_arrow("answer")
+    assert frame.to_arrow().column_names == frame.columns
 
 
 def test_a_dataset_folder_has_the_documented_layout(result, command, here):  # noqa: F811

@@ -10,7 +10,7 @@ from orchestrator.clusters import Clusters
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.report.generic import generic_json
 from orchestrator.report.html.page import all_figures
-from orchestrator.report.html.ranked import of_ranking
+from orchestrator.report.html.ranked import ranking
 from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.words import ranking_json
 from orchestrator.runner.results.tables import all_sources, summarise
@@ -43,7 +43,7 @@ def test_every_format_of_a_ranking_says_it(analysis):
     console = Console(width=120, file=io.StringIO())
     console.print(ranking_text(analysis))
     assert isinstance(console.file, io.StringIO)
-    said = (console.file.getvalue(), ranking_markdown(analysis), of_ranking(analysis, [])[0].basis)
+    said = (console.file.getvalue(), ranking_markdown(analysis), ranking(analysis, [])[0].basis)
     assert ["72 prompts in 24 clusters" in one for one in said] == [True] * 3
 
 

@@ -10,7 +10,7 @@ from orchestrator.backend import Batch
 from orchestrator.errors import RecipeError
 from orchestrator.recipe.load import load
 from orchestrator.recipe.schema import Price
-from orchestrator.report.calls import plan_table
+from orchestrator.report import calls
 from orchestrator.report.page import print_to
 from orchestrator.runner.models.identity import model_identity
 from orchestrator.runner.planning.counts import count_prepared
@@ -96,7 +96,7 @@ def test_both_prices_are_planned(tmp_path, batch, share, is_hosted):
     assert plan.one_by_one == pytest.approx(plan.money / share)
     assert plan.in_batches == pytest.approx(least * plan.one_by_one)
     shown = io.StringIO()
-    print_to(shown, plan_table(plan))
+    print_to(shown, calls.plan(plan))
     assert ("one by one" in shown.getvalue()) == (share < 1)
     assert ("`batch: true`" in shown.getvalue()) == (batch is None and is_hosted)
     assert msgspec.to_builtins(plan)["in_batches"] == plan.in_batches

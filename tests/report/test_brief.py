@@ -17,7 +17,6 @@ from orchestrator.report.brief_text import brief_text
 from orchestrator.report.picture import forest
 from orchestrator.report.progress import Completeness, Cost
 from orchestrator.report.questions import Check
-from orchestrator.report.results import brief_markdown
 from orchestrator.report.text import safe_names
 from orchestrator.report.words import Name, names, phrase, told_apart
 from orchestrator.statistics.ranking import Pair
@@ -247,7 +246,7 @@ def test_several_rows_a_model_are_no_question():
 def test_an_incomplete_run_says_so_first_in_every_form(clear):
     found = brief(rankings=[clear], completeness=Completeness(100, 60))
     assert found.incomplete.startswith("Incomplete: 40 of 100 units remain")
-    assert brief_markdown(found).startswith("> **Incomplete: 40 of 100 units remain")
+    assert found.to_markdown().startswith("> **Incomplete: 40 of 100 units remain")
     assert printed(brief_text(found), width=200).startswith("Incomplete: 40 of 100 units remain")
     assert list(found.as_json()["brief"])[:2] == ["name", "incomplete"]
     assert found.checks[0].is_doubtful
@@ -366,7 +365,7 @@ def test_nothing_found_is_an_empty_brief():
 def test_a_run_without_results_says_so_and_speaks_of_none():
     found = brief(completeness=Completeness(360, 33))
     assert found.incomplete == "Incomplete: 327 of 360 units remain."
-    shown = printed(brief_text(found), width=100), brief_markdown(found)
+    shown = printed(brief_text(found), width=100), found.to_markdown()
     assert all("No results yet: " in one for one in shown)
     assert found.as_json()["brief"]["silence"] == found.silence
 

@@ -3,8 +3,8 @@ from typing import cast
 
 import pytest
 
+from orchestrator.report.html import methods
 from orchestrator.report.html.figures import Material
-from orchestrator.report.html.methods import of_curves
 from orchestrator.tables import Column, Curves, Measured, make_table
 
 COLUMNS = (Column("model"), Column("labels", "count"), Column("with, points"), Column("without"))
@@ -13,7 +13,7 @@ COLUMNS = (Column("model"), Column("labels", "count"), Column("with, points"), C
 def drawn(rows, columns=COLUMNS, **curves):
     wanted = {"x": "labels", "y": ("with, points",), "title": "half width", "each": "model"}
     table = make_table("power", "Power", columns, rows, curves=Curves(**wanted | curves))
-    return of_curves(cast(Material, SimpleNamespace(tables=[table])))
+    return methods.curves(cast(Material, SimpleNamespace(tables=[table])))
 
 
 def test_a_curve_for_each_name_with_the_intervals_of_its_cells():

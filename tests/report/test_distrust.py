@@ -121,7 +121,7 @@ def test_the_page_the_viewer_and_the_notebook_begin_with_it(doubtful, table):
     assert body.index("No ranking: ") < body.index("meaningless") < body.index("<table")
     short = page.summary(about)
     assert short.index("Incomplete: ") < short.index("No ranking: ") < short.index("How far to")
-    (figure,) = ranked.of_ranking(doubtful, ["expert", "apprentice", "novice"])
+    (figure,) = ranked.ranking(doubtful, ["expert", "apprentice", "novice"])
     assert figure.picture is None
     assert figure.says.startswith("These numbers are no result")
     assert figure.title == "No ranking of 3 models by judge"

@@ -286,7 +286,7 @@ def test_a_method_without_a_drawing_of_its_own_is_drawn_from_its_first_table():
     rows: list[list[Cell]] = [["a", Measured(0.6, 0.5, 0.7)], ["b", Measured(0.4, 0.3, 0.5)]]
     table = make_table("consistency", "Win rates", columns, rows, basis="20 prompts")
     settings = hostile.SETTINGS | {"methods": [{"kind": "consistency"}]}
-    (figure,) = methods.of_summaries(
+    (figure,) = methods.summaries(
         hostile.material(
             tables=[msgspec.structs.replace(table, source="consistency")],
             context=all_sources({}, settings),

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.figures import Figure
 from orchestrator.report.brief import brief
 from orchestrator.report.html import page, shell
-from orchestrator.report.html.shell import render_comparison
+from orchestrator.report.html.shell import render
 from orchestrator.tables import Column, Measured, make_table
 from tests.report import hostile
 from tests.report.samples import an_analysis
@@ -79,14 +79,14 @@ def test_names_in_a_comparison_keep_their_place_in_titles_and_sentences():
         "t", f"{NAMES[0]} - {NAMES[1]}: 2 runs", columns, rows, basis=note, notes=[note],
     )  # fmt: skip
     figure = Figure("t", table.title, note, "", table)
-    found = render_comparison("a and b", [note], [note], [figure])
+    found = render("a and b", [note], [note], [figure])
     assert_isolated(found)
     assert f"<bdi>{NAMES[0]}</bdi> - <bdi>{NAMES[1]}</bdi>" in found
 
 
 def test_code_in_a_sentence_is_shown_as_code_and_markup_in_it_stays_text():
     note = "Set `chain_of_thought: true`; `<script>alert(1)</script>` is no setting"
-    found = render_comparison("a and b", [note], [], [])
+    found = render("a and b", [note], [], [])
     assert "Set <code>chain_of_thought: true</code>; " in found
     assert "<code>&lt;script&gt;alert(1)&lt;/script&gt;</code> is no setting" in found
     assert "<script>alert" not in found

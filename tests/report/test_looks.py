@@ -13,7 +13,7 @@ from orchestrator import figures
 from orchestrator.figures import Figure, Picture
 from orchestrator.report.brief import brief
 from orchestrator.report.html import page as html
-from orchestrator.report.html.shell import render_comparison
+from orchestrator.report.html.shell import render
 from orchestrator.runner.results.tables import all_sources
 from orchestrator.tables import Column, Measured, make_table
 from tests.browser import IN_CHROMIUM, LIKE_ARIAL, assert_no_fault
@@ -88,7 +88,7 @@ def comparison(tmp_path_factory):
         Figure("settings", settings.title, "", "", settings),
     ]  # fmt: skip
     path = tmp_path_factory.mktemp("comparison") / "comparison.html"
-    text = render_comparison("a and b", ["None of 2 can be told from 0."], ["A is runs/a."], parts)
+    text = render("a and b", ["None of 2 can be told from 0."], ["A is runs/a."], parts)
     path.write_text(text, encoding="utf-8")
     return path
 

@@ -14,7 +14,6 @@ from orchestrator.report.brief import _REMEDIES, _REPLIES, CUT, brief
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.html import page as html
 from orchestrator.report.progress import Completeness
-from orchestrator.report.results import brief_markdown
 from orchestrator.report.text import escaped, safe_line
 from orchestrator.statistics.bounded_mean import intervals, p_values
 from orchestrator.statistics.student import MOST, units_needed
@@ -140,7 +139,7 @@ def test_no_sentence_contradicts_the_verdict(state):
 def test_every_format_has_every_sentence(state):
     made, *_ = state
     text = " ".join(printed(brief_text(made, whole=True), width=400).split())
-    markdown = brief_markdown(made)
+    markdown = made.to_markdown()
     document = json.loads(json.dumps(made.as_json()))["brief"]
     assert document["next_steps"] == [step.text() for step in made.next_steps]
     assert ("What to do next" in text) == ("What to do next" in markdown) == bool(made.next_steps)

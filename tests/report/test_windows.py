@@ -168,7 +168,7 @@ def a_plan(n=30):
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_a_plan_of_many_models_fits_the_window_by_stage(width, height):
-    lines = in_window(calls.plan_table(a_plan()), width, height)
+    lines = in_window(calls.plan(a_plan()), width, height)
     assert len(lines) < height
     assert max(map(cell_len, lines)) <= width
     (answers,) = [line for line in lines if line.startswith("answers")]
@@ -178,7 +178,7 @@ def test_a_plan_of_many_models_fits_the_window_by_stage(width, height):
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_a_plan_in_a_file_has_each_model_by_a_name_of_its_own(width):
-    text = printed(calls.plan_table(a_plan()), width)
+    text = printed(calls.plan(a_plan()), width)
     rows = [line for line in text.splitlines() if line.startswith("answers")]
     assert len({row.split()[1] for row in rows}) == len(rows) == 30
     assert max(map(cell_len, text.splitlines())) <= width
@@ -186,22 +186,22 @@ def test_a_plan_in_a_file_has_each_model_by_a_name_of_its_own(width):
 
 def test_a_summary_in_a_window_shows_the_models_that_had_trouble():
     progress = a_crowd()
-    lines = in_window(calls.run_summary(progress, 0), 80, 24)
+    lines = in_window(calls.summary(progress, 0), 80, 24)
     assert len([line for line in lines if line.endswith(" down")]) == 1
     assert "and 29 more models: orchestrator status runs/demo" in lines
     fine = a_crowd(models=tuple(a_model(name) for name in NAMES), failures={}, units_failed=0)
-    assert len(in_window(calls.run_summary(fine, 0), 80, 24)) <= 4
+    assert len(in_window(calls.summary(fine, 0), 80, 24)) <= 4
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_a_summary_in_a_file_has_each_model_by_a_name_of_its_own(width):
-    text = printed(calls.run_summary(a_crowd(), 0), width)
+    text = printed(calls.summary(a_crowd(), 0), width)
     table = text.split("\n\n")[-1].splitlines()[1:31]
     assert len({line.split()[0] for line in table}) == 30
     assert max(map(cell_len, table)) <= width
 
 
 def test_a_count_of_nothing_is_not_said():
-    text = printed(calls.run_summary(a_progress(asks_found=0, asks_joined=0), 0))
+    text = printed(calls.summary(a_progress(asks_found=0, asks_joined=0), 0))
     assert "found in the store" not in text
     assert "joined" not in text

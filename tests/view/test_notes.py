@@ -96,13 +96,13 @@ def test_a_note_is_written_shown_found_and_exported_and_the_run_stays_as_it_is(t
     assert [row["item"] for row in tagged.json()["rows"]] == ["i1"]
     assert viewer.json("/api/runs/a/items/1")["notes"] == [shown]
 
-    frames = exporting.readers(load(run))
+    frames = exporting.readers(load(run), {}, ())
     assert pl.concat(frames["notes"]())["item"].to_list() == ["i1", "i3"]
     assert main(["export", str(run), "--list"]) == 0
     assert "notes" in capsys.readouterr().out.partition("frames")[2]
     assert {one: one.read_bytes() for one in before} == before
     with pytest.raises(UsageError):
-        exporting.readers(load(run), exporting.Wanted(frames=("note",)))
+        exporting.readers(load(run), {}, ("note",))
 
 
 @pytest.mark.parametrize(

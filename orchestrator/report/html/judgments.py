@@ -76,7 +76,7 @@ def _parts(
             yield str(method), str(judge), part.select(wanted)
 
 
-def of_verdicts(material: Material) -> list[Figure]:
+def verdicts(material: Material) -> list[Figure]:
     """Mean distribution of a judge's verdicts over both orders."""
     found = []
     for frame, pairs in ranked_in(material.frames).items():
@@ -117,7 +117,7 @@ def _verdicts(
     return [Figure(table.key, title, basis, says, table, picture)]
 
 
-def of_scores(material: Material) -> list[Figure]:
+def scores(material: Material) -> list[Figure]:
     """The judge's mean distribution over scores, by model."""
     found = []
     for frame, role in roles_in(material.frames).items():
@@ -172,7 +172,7 @@ def _scores(method: str, judge: str, of: dict[str, Sums], low: int) -> list[Figu
     return [Figure(table.key, title, basis, says, table, picture)]
 
 
-def of_calibration(material: Material) -> list[Figure]:
+def calibration(material: Material) -> list[Figure]:
     """Confidence against accuracy of each judge; none where no pair has a known better answer."""
     context = material.context
     found: list[Calibrated] = []

@@ -36,7 +36,7 @@ _MOST: Final = 8
 """Curves of a picture."""
 
 
-def of_curves(material: Material) -> list[Figure]:
+def curves(material: Material) -> list[Figure]:
     """Return a figure for each such table with a value."""
     found = [curved(table, table.curves) for table in material.tables if table.curves is not None]
     return [one for one in found if one is not None]
@@ -90,7 +90,7 @@ def drawing_summary(source: Source) -> type[Summary[Settings]] | None:
     return None if summary is None or summary.figures is Summary.figures else summary
 
 
-def of_methods(material: Material) -> Iterator[tuple[str, str, list[Figure]]]:
+def sections(material: Material) -> Iterator[tuple[str, str, list[Figure]]]:
     """Yield key, heading and figures of each section of methods."""
     sections: dict[str, tuple[str, list[Figure]]] = {}
     found = [(source, drawing_summary(source)) for source in material.context.sources]
@@ -126,7 +126,7 @@ def _drawn(material: Material, source: Source, summary: type[Summary[Settings]])
 _FORMATS: Final = {"rating": ",.0f"}
 
 
-def of_summaries(material: Material) -> list[Figure]:
+def summaries(material: Material) -> list[Figure]:
     """The measure that the first screen draws of each such method, one row a model."""
     # Other methods have figures by their columns, or by their summary.
     drawn = {
@@ -159,7 +159,7 @@ def of_summaries(material: Material) -> list[Figure]:
 _RHO: Final = Column("Spearman", "signed", 2)
 
 
-def of_agreement(material: Material) -> list[Figure]:
+def agreement(material: Material) -> list[Figure]:
     """Agreement of the methods on answers, and effects of length."""
     aligned = align(material.context)
     if aligned is None:

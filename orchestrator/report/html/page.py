@@ -183,28 +183,28 @@ def _parts(material: Material) -> Iterator[Section]:
     yield Section(
         "ranking",
         "Rankings",
-        [figure for one in rankings for figure in ranked.of_ranking(one, models)],
+        [figure for one in rankings for figure in ranked.ranking(one, models)],
     )
     covered = tables.coverage(rankings)
     yield Section(
         "judge",
         "The judge",
         [
-            *ranked.of_judges(rankings),
-            *judgments.of_verdicts(material),
-            *judgments.of_calibration(material),
+            *ranked.judges(rankings),
+            *judgments.verdicts(material),
+            *judgments.calibration(material),
         ],
         tables=[covered] if covered.rows else [],
     )
-    yield Section("scores", "Scores", judgments.of_scores(material))
+    yield Section("scores", "Scores", judgments.scores(material))
     places = set(_PLACES)
-    for place, heading, figures in methods.of_methods(material):
+    for place, heading, figures in methods.sections(material):
         section = Section(free(place, places), heading, figures)
         places.add(section.key)
         yield section
-    yield Section("methods", "Other methods", methods.of_summaries(material))
-    yield Section("curves", "Curves", methods.of_curves(material))
-    yield Section("agreement", "Methods compared", methods.of_agreement(material))
+    yield Section("methods", "Other methods", methods.summaries(material))
+    yield Section("curves", "Curves", methods.curves(material))
+    yield Section("agreement", "Methods compared", methods.agreement(material))
     yield Section("tables", "All tables", folded=material.tables)
     found = (basis.requests, basis.lost, basis.epochs, basis.models, basis.probes)
     *counted, probes = [table(material) for table in found]

@@ -21,7 +21,7 @@ _SCALE: Final = "rating (Elo scale)"
 _POINTS: Final = {"format": ",.0f"}
 
 
-def of_ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]:
+def ranking(analysis: RankingAnalysis, models: Sequence[str]) -> list[Figure]:
     """The figures of one ranking, the most important first.
 
     Args:
@@ -105,7 +105,7 @@ def _categories(analysis: RankingAnalysis, models: Sequence[str]) -> Figure:
     return Figure(table.key, table.title, _basis(analysis, METHOD), says, table, picture)
 
 
-def of_judges(rankings: Sequence[RankingAnalysis]) -> list[Figure]:
+def judges(rankings: Sequence[RankingAnalysis]) -> list[Figure]:
     """Effects of the order, and mass on the labels, of all judges together."""
     table = tables.position(rankings)
     if not table.rows:

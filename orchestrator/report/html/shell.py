@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Final
 
 import jinja2
+from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup, escape
 
 from orchestrator.columns import score_words
@@ -118,6 +119,7 @@ def page(name: str, figures: Iterable[Figure], behind: object = None, **variable
         variables: Of the template, beside those that every page has.
     """
     found = list(drawings(figures))
+    charts = {key: chart for key, chart, _ in found}
     ways = own_file("ways.js").replace("export const", "const")
     style, script = own_file("style.css"), own_file("script.js").replace("/* ways */", ways)
     return template(name).render(
@@ -127,7 +129,7 @@ def page(name: str, figures: Iterable[Figure], behind: object = None, **variable
         style=Markup(style),  # noqa: S704 (our own file)
         script=Markup(script),  # noqa: S704 (our own file)
         behind=json.dumps(behind),
-        data=Markup(harmless_json({key: chart for key, chart, _ in found})),  # noqa: S704 (no `<` is left in it)
+        data=htmlsafe_json_dumps(charts, allow_nan=False, separators=(",", ":")),
         policy=policy(style, script),
     )
 
@@ -227,14 +229,6 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def harmless_json(value: object) -> str:
-    """Return JSON without anything that HTML would obey."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
 def keyed() -> Callable[[Table], Grid]:
     """Return a function of templates that makes tables grids, each with an anchor of its own."""
     taken: set[str] = set()
@@ -253,7 +247,7 @@ def notebook(headline: Sequence[str], notes: Sequence[str], tables: Sequence[Tab
     return template("notebook.html.j2").render(**variables)
 
 
-def render_comparison(
+def render(
     title: str, headline: Sequence[str], notes: Sequence[str], parts: Sequence[Figure]
 ) -> str:
     """Return a comparison as one HTML file; without charts where they can't be drawn.

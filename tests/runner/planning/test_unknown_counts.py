@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orchestrator.contracts.method import Method, Stage
 from orchestrator.recipe.schema import Price
-from orchestrator.report.calls import plan_table
+from orchestrator.report import calls
 from orchestrator.runner.planning.counts import count_plan
 from orchestrator.units import Plan, make_part
 from tests.core.fakes import SAMPLING, Items, method
@@ -55,7 +55,7 @@ def test_a_plan_bounds_what_is_sent_or_says_that_it_does_not_know(n, n_held, sta
     else:
         assert 0 < counted.left <= n_more
         assert counted.money is None
-        text = printed(plan_table(counted))
+        text = printed(calls.plan(counted))
         assert "≥" in text
         assert "Money: unknown because a method does not say what it requests" in text
 
@@ -75,7 +75,7 @@ def test_nothing_is_left_of_a_method_that_has_ended():
     counted = count_plan(plan, run(plan).outcomes.get, {}, PRICES)
     assert counted.is_known
     assert counted.left == 0
-    assert "Nothing to request" in printed(plan_table(counted))
+    assert "Nothing to request" in printed(calls.plan(counted))
 
 
 def test_requests_of_a_kind_that_no_stage_names_are_counted():
