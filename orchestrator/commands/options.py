@@ -397,11 +397,7 @@ ACTIONS: Final[Mapping[str, Sequence[Command]]] = {
         (
             "gc runs",
             "delete outcomes that the last recipe of a run does not need",
-            _value(
-                "run RUN",
-                "folder of a run, or its name in runs/ (without RUN: count those of all in runs/)",
-                nargs="?",
-            ),
+            _RUN,
             _flag("--drop", "delete the outcomes (default: only count them)"),
             _CODE,
         ),

@@ -51,30 +51,8 @@ def merge(options: argparse.Namespace) -> int:
 
 
 def gc(options: argparse.Namespace) -> int:
-    """Count or drop what the last recipe does not ask for; of all in runs/, count it only."""
-    if options.run is not None:
-        path = newest(run_path(options.run))
-        say_of(path, _unneeded(path, options)[1])
-        return EXIT_COMPLETE
-    if options.drop:
-        raise UsageError("which run? RUN; without it, what gc would free is only counted")
-    total = 0
-    for row in list_runs(Path(RUNS)):
-        path = Path(row["path"])
-        try:
-            room, lines = _unneeded(path, options)
-        except OrchestratorError as error:
-            # One that can't be counted must not hide the others.
-            say(str(error))
-            continue
-        say_of(path, lines[-1:])
-        total += room
-    confirm(f"gc would free about {numbers.size(total)}")
-    return EXIT_COMPLETE
-
-
-def _unneeded(path: Path, options: argparse.Namespace) -> tuple[int, list[str]]:
-    """Count or drop what the last recipe of a run does not ask for; bytes, and lines about it."""
+    """Count or drop what the last recipe of a run does not ask for."""
+    path = newest(run_path(options.run))
     if is_foreign(path):
         # It would open the files that the recipe names.
         raise RunDirectoryError(f"{path} belongs to another user; gc deletes nothing from it")
@@ -91,12 +69,12 @@ def _unneeded(path: Path, options: argparse.Namespace) -> tuple[int, list[str]]:
         found = unplanned(held.store_path, keys, drop=options.drop)
         for file in aside if options.drop else ():
             file.unlink()
-    n_left, room = held.store_path.stat().st_size, found.n_bytes
+    n_left = held.store_path.stat().st_size
     what = f"{sum(found.outcomes.values()):,} outcomes and {found.n_units:,} units of earlier plans"
     if options.drop:
         confirm(f"{path}: deleted {what}; {numbers.size(n_left)} of {numbers.size(before)} remain")
-        return before - n_left, []
-    room += before - n_left
+        return EXIT_COMPLETE
+    room = found.n_bytes + before - n_left
     would = f"`orchestrator runs gc --drop` would delete {what}, about {numbers.size(room)}"
     lines = [f"{found.n_kept:,} outcomes are needed by the last recipe"]
     lines += [
@@ -104,7 +82,8 @@ def _unneeded(path: Path, options: argparse.Namespace) -> tuple[int, list[str]]:
         for (model, kind), n in sorted(found.outcomes.items())
     ]
     lines += [f"left by repair: {file.name}" for file in aside]
-    return room, [*lines, f"{would}; nothing was changed" if room else "nothing to delete"]
+    say_of(path, [*lines, f"{would}; nothing was changed" if room else "nothing to delete"])
+    return EXIT_COMPLETE
 
 
 def _needed(directory: RunDirectory, *, allow_code: bool) -> set[bytes]:

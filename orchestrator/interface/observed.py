@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from pydantic import ValidationError
 
-from orchestrator.clusters import OVER, Clusters, clusters_of
+from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.contracts.context import (
     Source,
     answers_of,
@@ -25,7 +25,7 @@ from orchestrator.ranking.judged import judgments, order_decisions
 from orchestrator.ranking.labelled import Selective
 from orchestrator.ranking.scores import ends_of, score, source_of
 
-Observe = Callable[[Side, Term, Clusters], pl.DataFrame]
+Observe = Callable[[Side, Term], pl.DataFrame]
 
 _SHAPE: Final = {"item": pl.String(), "value": pl.Float64()}
 
@@ -56,7 +56,7 @@ def _chosen(found: list[str], term: Term, what: str, instead: str = "") -> str:
     return fit[0]
 
 
-def won(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+def won(side: Side, term: Term) -> pl.DataFrame:
     """Return what a model won of each comparison with another one, or with any."""
     model = term.names[0].text
     method, judge = ranked_method(side, term), term.option("judge")
@@ -81,10 +81,10 @@ def won(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
     found = pl.concat(parts, how="diagonal")
     if len(term.names) > 1:
         found = found.filter(pl.col("opponent") == term.names[1].text)
-    return clusters.of(found)
+    return found
 
 
-def scored(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+def scored(side: Side, term: Term) -> pl.DataFrame:
     """Return the scores of a model.
 
     Raises:
@@ -97,7 +97,7 @@ def scored(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
         chosen &= pl.col("judge") == judge
     points = found.points.filter(chosen).drop_nulls("value")
     points = points.select("item", "value", "opponent", "judge")
-    return clusters.of(points.with_columns(pl.col(pl.Categorical).cast(pl.String)))
+    return points.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def _scored(side: Side, term: Term) -> tuple[Source, str]:
@@ -107,18 +107,18 @@ def _scored(side: Side, term: Term) -> tuple[Source, str]:
     return source_of(side.context, method), column
 
 
-def matched(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+def matched(side: Side, term: Term) -> pl.DataFrame:
     """Return whether each answer of a model equals the reference, as 1 or 0."""
     wanted = ("item", "model", "exact_match")
     rows = answers_of(side.result.frames, wanted, as_categories=True)
     if "exact_match" not in rows.columns:
-        return clusters.of(pl.DataFrame(schema=_SHAPE))
+        return pl.DataFrame(schema=_SHAPE)
     own = rows.filter(pl.col("model") == term.names[0].text).drop_nulls("exact_match")
     value = pl.col("exact_match").cast(pl.Float64)
-    return clusters.of(own.select(pl.col("item").cast(pl.String), value=value))
+    return own.select(pl.col("item").cast(pl.String), value=value)
 
 
-def covered(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+def covered(side: Side, term: Term) -> pl.DataFrame:
     """Return the probability on the labels of each reading of a judge."""
     parts = [pl.DataFrame(schema=_SHAPE)]
     for rows in _judged(side, term, ("coverage", "coverage_ab", "coverage_ba")):
@@ -126,10 +126,10 @@ def covered(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
         for name in masses:
             mass = rows.select("item", value=pl.col(name).cast(pl.Float64))
             parts.append(mass.filter(pl.col("value").is_finite()))
-    return clusters.of(pl.concat(parts))
+    return pl.concat(parts)
 
 
-def flipped(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+def flipped(side: Side, term: Term) -> pl.DataFrame:
     """Return whether the winner changes with the order, as 1 or 0, of each decided pair."""
     wanted = ("p_ab", "p_ba", "prefer_a_ab", "prefer_a_ba", "same_text")
     parts = [pl.DataFrame(schema=_SHAPE)]
@@ -143,21 +143,20 @@ def flipped(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
         product = order_decisions(used, "p_ab") * order_decisions(used, "p_ba")
         found = used.select("item", value=pl.Series(np.where(product == 0, np.nan, product < 0)))
         parts.append(found.filter(pl.col("value").is_finite()))
-    return clusters.of(pl.concat(parts))
+    return pl.concat(parts)
 
 
-def agreed(side: Side, term: Term, clusters: Clusters) -> pl.DataFrame:
+def agreed(side: Side, term: Term) -> pl.DataFrame:
     """Return whether two judges give the same verdict, as 1 or 0; and both verdicts."""
     names = [source.name for source in side.context.sources if is_judging(source.method)]
     method = _chosen(names, term, "judging method")
     items = side.items["item"]
-    common = Common(items, clusters, 0, {})
-    rows = verdicts([side], common, method)
+    rows = verdicts([side], Common(items, clusters_of(side.result.frames), 0, {}), method)
     one, two = (rows.filter(pl.col("judge") == name.text) for name in term.names)
     keys = ["item", "turn", "model_a", "model_b"]
     both = one.join(two.select(*keys, other="verdict"), on=keys, maintain_order="left")
     same = (pl.col("verdict") == pl.col("other")).cast(pl.Float64)
-    return both.select("item", *OVER, "verdict", "other", value=same)
+    return both.select("item", "verdict", "other", value=same)
 
 
 def labelled_by(side: Side, term: Term) -> Selective:
@@ -217,7 +216,7 @@ OBSERVE: Final[dict[str, Observe]] = {
     "agreement": agreed,
     "kappa": agreed,
 }
-"""Observations of each measure: columns item, cluster and value, and perhaps opponent and judge."""
+"""Observations of each measure: columns item and value, and perhaps opponent and judge."""
 
 _SHARES: Final = frozenset({"win_rate", "exact_match", "coverage", "flips", "agreement"})
 
@@ -235,7 +234,7 @@ def ends_of_values(side: Side, term: Term, rows: pl.DataFrame) -> tuple[float, f
 
 
 def observations(side: Side, term: Term, clusters: Clusters | None = None) -> pl.DataFrame:
-    """Return the observations of a term.
+    """Return the observations of a term, with the clusters of their items.
 
     The term is a measure other than rating, missing and failed. Without `clusters`, as this run has
     them.
@@ -243,6 +242,5 @@ def observations(side: Side, term: Term, clusters: Clusters | None = None) -> pl
     Raises:
         UsageError: If the run does not have what it names.
     """
-    return OBSERVE[term.measure](
-        side, term, clusters_of(side.result.frames) if clusters is None else clusters
-    )
+    clusters = clusters_of(side.result.frames) if clusters is None else clusters
+    return clusters.of(OBSERVE[term.measure](side, term))

@@ -12,8 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator import numbers
-from orchestrator.report.brief_measures import of_tables
-from orchestrator.report.brief_rankings import of_rankings
+from orchestrator.report import brief_measures, brief_rankings
 from orchestrator.report.progress import Completeness, Cost
 from orchestrator.report.questions import Check, Question, of_settings, of_style
 from orchestrator.report.text import escaped, in_command
@@ -138,7 +137,10 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     # A table of a method that ranks models has another measure of what its ranking says.
     ranked = {one.source for one in rankings}
     measured = [table for table in tables if table.source not in ranked]
-    found = (*of_rankings(rankings, exact_match or {}), *of_tables(measured, trust or {}, level))
+    found = [
+        *brief_rankings.questions(rankings, exact_match or {}),
+        *brief_measures.questions(measured, trust or {}, level),
+    ]
     unmade = [note for table in tables if not table.columns for note in table.notes]
     questions, advice = [], []
     told: set[frozenset[str]] = set()

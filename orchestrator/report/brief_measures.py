@@ -27,7 +27,7 @@ _Cells = Mapping[str, Measured]
 """The measure of each model, or score."""
 
 
-def of_tables(
+def questions(
     tables: Sequence[Table], trust: Trusts, confidence_level: float | None = None
 ) -> list[Question]:
     """One question for each method, and judge, whose table has a measure with intervals.
@@ -44,9 +44,9 @@ def of_tables(
     level = "" if confidence_level is None else f"{numbers.level(confidence_level)} interval"
     for table in tables:
         if table.source not in done:
-            questions = [*_questions(table, trust.get(table.source, ()), level)]
-            done |= {one.source for one in questions}
-            found += questions
+            of_table = [*_questions(table, trust.get(table.source, ()), level)]
+            done |= {one.source for one in of_table}
+            found += of_table
     return sorted(found, key=lambda one: one.state == "withheld")
 
 

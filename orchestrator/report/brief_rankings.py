@@ -40,7 +40,7 @@ _ONE: Final = "the judge"
 _MAX_MESSAGE: Final = 160
 
 
-def of_rankings(
+def questions(
     rankings: Sequence[RankingAnalysis], exact_match: Mapping[str, float | None]
 ) -> list[Question]:
     """The questions of all rankings: a method's ranking by all its judges before each one's.

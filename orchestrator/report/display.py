@@ -161,7 +161,9 @@ def make_display(kind: Kind | None, stream: TextIO) -> Display:
         kind = "notebook" if is_kernel else "none"
     match kind:
         case "notebook":
-            return NotebookDisplay(stream)
+            # Its output is made here, in the thread that belongs to the cell.
+            painter = NotebookPainter()
+            return ThreadedDisplay(lambda _: painter, stream)
         case "none":
             return Display()
         case "live":
@@ -188,16 +190,3 @@ def _opened(stream: TextIO) -> TextIO | None:
     except (OSError, ValueError, AttributeError):
         return None
     return os.fdopen(descriptor, "w", encoding=stream.encoding, errors="backslashreplace")
-
-
-class NotebookDisplay(ThreadedDisplay):
-    """Shows a run in the output of the cell that started it."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._painter = NotebookPainter()
-        super().__init__(lambda _: self._painter, stream)
-
-    def start(self, title: str, total: int) -> None:
-        """Begin: the output is made here, in the thread that belongs to the cell."""
-        self._painter.open()
-        super().start(title, total)

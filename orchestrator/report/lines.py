@@ -257,7 +257,7 @@ _BAR: Final = '<progress value="{done}" max="{total}" style="width: 60%"></progr
 
 
 class NotebookPainter(Display):
-    """Replaces the output of a cell at most twice a second."""
+    """Replaces an output of the cell that makes it, at most twice a second."""
 
     min_gap_s = _MIN_GAP_S
 
@@ -268,13 +268,8 @@ class NotebookPainter(Display):
         self._progress: Progress | None = None
         self._notes: list[str] = []
         # Of IPython, which is there in a notebook and nowhere needed else.
-        self._output: Any = None
-
-    def open(self) -> None:
-        """Make the output."""
-        if self._output is None:
-            display = importlib.import_module("IPython.display")
-            self._output = display.display(self._shown(), raw=True, display_id=True)
+        display: Any = importlib.import_module("IPython.display")
+        self._output = display.display(self._shown(), raw=True, display_id=True)
 
     def start(self, title: str, total: int) -> None:
         """An empty bar."""
@@ -290,13 +285,11 @@ class NotebookPainter(Display):
     def note(self, text: str) -> None:
         """A message under the bar; before the bar it stands alone."""
         self._notes = [*self._notes, *map(safe_line, text.splitlines())][-_MAX_NOTES:]
-        self.open()
         self.stop()
 
     def stop(self) -> None:
         """The last state stays."""
-        if self._output is not None:
-            self._output.update(self._shown(), raw=True)
+        self._output.update(self._shown(), raw=True)
 
     def _shown(self) -> dict[str, str]:
         """The state as HTML, and as text for front ends without it."""

@@ -102,22 +102,6 @@ def test_what_was_freed_is_said(command, made):
     assert f"deleted 1 run: {size} freed" in command("runs", "rm", "made", "--yes")[1]
 
 
-def test_gc_without_a_run_counts_what_all_would_free(command, made):
-    (made / "made" / "store.damaged-1").write_bytes(b"x" * 3_000_000)
-    (made / "made.2" / "run.json").write_text("{")
-    before = {path: path.read_bytes() for path in made.glob("*/store.*")}
-    code, out, err = command("runs", "gc")
-    assert (code, err) == (EXIT_COMPLETE, "")
-    first, second, total = out.splitlines()
-    assert first.startswith("runs/made: `orchestrator runs gc --drop` would delete 0 outcomes")
-    assert "about 3.0 MB" in first
-    assert "made.2" in second
-    assert "repair" in second
-    assert total == "gc would free about 3.0 MB"
-    assert command("runs", "gc", "--drop")[0] == EXIT_USAGE
-    assert {path: path.read_bytes() for path in before} == before
-
-
 def a_link(made):
     (made / "link").symlink_to(made.parent / "elsewhere")
     return "link"

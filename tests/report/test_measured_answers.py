@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from orchestrator import numbers
+from orchestrator.report import brief_measures
 from orchestrator.report.brief import brief
-from orchestrator.report.brief_measures import of_tables
 from orchestrator.tables import Column, Comparison, Measured, ModelPair, Table
 
 INF = float("inf")
@@ -36,7 +36,7 @@ def table(values, size, **other):
 
 
 def said(tables, level=0.95):
-    for question in of_tables(tables, {}, level):
+    for question in brief_measures.questions(tables, {}, level):
         yield f"  {question.state}: {question.answer.text()}"
         yield f"  apart: {question.apart.text()} ({question.n_apart} of {question.n_pairs})"
         yield f"  {question.interval} | {question.basis} | {question.subject.text()}"
@@ -85,7 +85,7 @@ SCORES = (
 def test_scores_are_ordered_by_what_is_expected_of_them():
     columns = (Column("score", "score"), Column("expected"), Column("Spearman", "signed", 2))
     one = Table("key", "Correlation with gold: exact match", columns, SCORES, source="scores")
-    (found,) = of_tables([one], {}, 0.95)
+    (found,) = brief_measures.questions([one], {}, 0.95)
     assert found.over == "score"
     assert [(each.model, each.shown, each.bounds) for each in found.standings] == [
         ("softmax entropy", "+0.80", "[+0.50, +0.90]"),
