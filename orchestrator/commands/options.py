@@ -134,7 +134,6 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
             _value("--judge MODEL", "model that judges the others (default: the last)"),
             _value("--dataset D", "file of questions, or a kind of dataset (default: everyday)"),
             _value("--api-key-env VAR", "environment variable with the API key of --url"),
-            _flag("--yes", "ask nothing; use defaults for what is not given"),
             _FORCE,
         ),
         (

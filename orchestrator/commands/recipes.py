@@ -22,7 +22,7 @@ from orchestrator.recipe.load import RECIPE_SUFFIXES, available, loads
 from orchestrator.recipe.schema import NAME_PATTERN, VARIABLE_PATTERN
 from orchestrator.report import calls
 from orchestrator.report.page import print_to
-from orchestrator.report.text import confirm, safe_line, say, write_to
+from orchestrator.report.text import confirm, say, write_to
 from orchestrator.runner.event_loop import event_loop
 from orchestrator.runner.models.asking import USUAL, Found, scan
 from orchestrator.runner.planning.prepare import prepare
@@ -115,20 +115,13 @@ _HOST: Final = "http://127.0.0.1"
 
 
 def init(options: argparse.Namespace) -> int:
-    """Search for servers, ask what to evaluate, and write a recipe that has no faults."""
+    """Search for servers, and write a recipe for their models that has no faults."""
     to = _path(options.to, _DEFAULT_NAME)
     check_free(to, force=options.force)
-    asks = sys.stdin.isatty() and not options.yes
     models = _models(_search(options), options)
-    if asks and len(models) > 1:
-        models = _asked(models)
-    judge = _judge(models, options.judge, asks=asks)
-    dataset = options.dataset
-    if dataset is None:
-        default = _BUNDLED_DATASET if models == BUNDLED else _DEFAULT_DATASET
-        question = f"Questions: a file, or a dataset such as {_DEFAULT_DATASET}"
-        dataset = _ask(question, default) if asks else default
-    name, is_path = _dataset(dataset, to)
+    judge = _judge(models, options.judge)
+    default = _BUNDLED_DATASET if models == BUNDLED else _DEFAULT_DATASET
+    name, is_path = _dataset(options.dataset or default, to)
     text = text_of(to.stem, models, judge, name, is_path=is_path)
     recipe = loads(text.encode(), to)
     try:
@@ -205,51 +198,16 @@ def _models(found: Sequence[Found], options: argparse.Namespace) -> "Started":
     return models
 
 
-# -- questions -------------------------------------------------------------------------------------
-
-
-def _asked(models: "Started") -> "Started":
-    names = list(models)
-    for number, name in enumerate(names, 1):
-        url = models[name].get("base_url")
-        say(f"  {number}  {name}{f' at {url}' if url else ' (bundled)'}")
-    while True:
-        said = _ask("Models to use, judge included: numbers with commas, or all", "all")
-        if said == "all":
-            return models
-        numbers = [part.strip() for part in said.split(",")]
-        if all(part.isascii() and part.isdecimal() for part in numbers):
-            chosen = sorted({int(part) for part in numbers})
-            if chosen[0] >= 1 and chosen[-1] <= len(models):
-                return {names[number - 1]: models[names[number - 1]] for number in chosen}
-        say(f"expected numbers from 1 to {len(models)}, such as 1,2")
-
-
-def _judge(models: "Started", given: str | None, *, asks: bool) -> str:
-    """The name of the judge in the recipe: that of the option, of the answer, or the last."""
+def _judge(models: "Started", given: str | None) -> str:
+    """The name of the judge in the recipe: that of the option, or the last."""
     listed = list(models)
     of_servers = {one["model"]: name for name, one in models.items() if "model" in one}
     names = dict(zip(listed, listed, strict=True)) | of_servers
-    if given is not None:
-        if given not in names:
-            raise UsageError(f"no server has the judge {given!r}{nearest(given, names)}")
-        return names[given]
-    default = listed[-1]
-    if not asks or len(models) == 1:
-        return default
-    while (said := _ask("Model that judges the others", default)) not in names:
-        number = int(said) if said.isascii() and said.isdecimal() else 0
-        if 1 <= number <= len(models):
-            return listed[number - 1]
-        say(f"no model {said!r}{nearest(said, names)}")
-    return names[said]
-
-
-def _ask(question: str, default: str) -> str:
-    try:
-        return input(f"{question} [{safe_line(default)}]: ").strip() or default
-    except EOFError:
-        raise UsageError("the input ended; nothing was written") from None
+    if given is None:
+        return listed[-1]
+    if given not in names:
+        raise UsageError(f"no server has the judge {given!r}{nearest(given, names)}")
+    return names[given]
 
 
 def _dataset(given: str, to: Path) -> tuple[str, bool]:

@@ -1,4 +1,4 @@
-"""`orchestrator init`: what it finds, what it asks, and that the recipe it writes has no faults."""
+"""`orchestrator init`: what it finds, and that the recipe it writes has no faults."""
 
 import json
 import socket
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from orchestrator.commands import recipes as init_command
 from orchestrator.commands.recipes import names_for, text_of
 from orchestrator.recipe.load import load, loads
-from tests.terminals import Terminal
 
 
 @pytest.fixture
@@ -121,28 +120,6 @@ def test_of_one_or_two_models_the_judge_is_judged_too(command, here, server, mod
     assert recipe.candidates(method.method) == tuple(models)
     assert command("check", "evaluation.yaml")[0] == 0
     assert "It judges its own answers too" in (here / "evaluation.yaml").read_text("utf-8")
-
-
-def test_a_terminal_is_asked(command, here, server, monkeypatch):
-    url, _ = server("a", "b", "c", "d")
-    monkeypatch.setattr("sys.stdin", Terminal("x\n9\n1,2, 4\nnobody\n2\n\n"))
-    code, out, _ = command("init", "--url", url)
-    assert code == 0
-    assert "expected numbers from 1 to 4" in out
-    assert "no model 'nobody'" in out
-    recipe = load(here / "evaluation.yaml")
-    assert list(recipe.models) == ["a", "b", "d"]
-    assert recipe.methods[0].method.config.model_dump()["judges"] == ("b",)
-    assert recipe.dataset.kind == "everyday"
-
-
-def test_where_the_input_ends_nothing_is_written(command, here, server, monkeypatch):
-    url, _ = server("a", "b")
-    monkeypatch.setattr("sys.stdin", Terminal("all\n"))
-    code, _, err = command("init", "--url", url)
-    assert code == 2
-    assert "the input ended; nothing was written" in err
-    assert list(here.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_a_quiet_run_prints_its_results_only(command, recipe):
     "arguments",
     [
         ("get", "recipe", "pairwise_ranking"),
-        ("init", "mine.yaml", "--yes"),
+        ("init", "mine.yaml"),
         ("new", "method", "brevity"),
         ("allow", "project"),
         ("pause", "made"),
