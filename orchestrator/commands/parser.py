@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -206,30 +207,23 @@ def complete(parser: argparse.ArgumentParser) -> None:
     files = argcomplete.completers.FilesCompleter()
     for action in _actions(parser):
         if action.metavar in _COMPLETED and action.choices is None:
-            action.completer = _Names(files, runs=action.metavar != "RECIPE")  # type: ignore[attr-defined]
+            action.completer = partial(_names, files, runs=action.metavar != "RECIPE")  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser)
 
 
-_COMPLETED: Final = frozenset({"RECIPE", "RUN", "OTHER", "RUNS"})
+_COMPLETED: Final = frozenset({"RECIPE", "RUN", "RUNS"})
 
 
-class _Names:
-    """Completes names of recipes or of runs, and paths."""
-
-    def __init__(self, files: Any, *, runs: bool) -> None:  # noqa: ANN401 (of argcomplete)
-        self._files = files
-        self._runs = runs
-
-    def __call__(self, prefix: str, **given: object) -> list[str]:
-        """Called by argcomplete, which leaves out what does not begin with the prefix."""
-        if self._runs:
-            found = sorted(path.parent.name for path in Path(RUNS).glob("*/" + STORE_NAME))
-            # Shell code may be made of a name, so only plain ones are given.
-            names = [name for name in found if re.sub("[-_.]", "", name).isalnum()]
-        else:
-            available = importlib.import_module("orchestrator.recipe.load").available
-            names = [path.stem for path in available()]
-        return [*names, *self._files(prefix, **given)]
+def _names(files: Any, prefix: str, *, runs: bool, **given: object) -> list[str]:  # noqa: ANN401 (of argcomplete)
+    """Return names of runs or of recipes, and paths; argcomplete leaves out what does not fit."""
+    if runs:
+        found = sorted(path.parent.name for path in Path(RUNS).glob("*/" + STORE_NAME))
+        # Shell code may be made of a name, so only plain ones are given.
+        names = [name for name in found if re.sub("[-_.]", "", name).isalnum()]
+    else:
+        available = importlib.import_module("orchestrator.recipe.load").available
+        names = [path.stem for path in available()]
+    return [*names, *files(prefix, **given)]
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -63,7 +63,7 @@ def export(options: argparse.Namespace) -> int:
         arrange = partial(beside, wanted=options.column, where=where, across=options.across or "",
                           average=options.average)  # fmt: skip
     runs = [result, *(api.load(run_path(run)) for run in options.beside)]
-    tables = exporting.all_beside(runs, options.table, arrange) if options.table else {}
+    tables = exporting.tables(runs, options.table, arrange) if options.table else {}
     if options.figures is not None:
         for path in exporting.write_charts(result, Path(options.figures)):
             wrote(path)

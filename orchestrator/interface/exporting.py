@@ -187,7 +187,7 @@ def texts(
     return {name: _text(table, name, form, result) for name, table in found.items()}
 
 
-def all_beside(
+def tables(
     results: Sequence[Result], names: Sequence[str], arrange: Callable[[dict[str, Table]], Table]
 ) -> dict[str, Table]:
     """Return tables by name, that of all runs arranged as one; runs are named by their recipes.

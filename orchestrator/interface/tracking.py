@@ -78,9 +78,9 @@ class Tracking(Display):
             return
         self._begin()
         state: State = "failed" if self.result is None else state_of(self.result)
-        metrics = {} if self.result is None else of_result(self.result)
+        found = {} if self.result is None else metrics(self.result)
         for thread in self._threads:
-            thread.put(lambda tracker: tracker.end(metrics, state))
+            thread.put(lambda tracker: tracker.end(found, state))
             thread.put(None)
         until = time.monotonic() + _END_S
         for thread in self._threads:
@@ -108,16 +108,16 @@ class Tracking(Display):
         if now >= self._next:
             self._next = now + _GAP_S
             done = progress.units_stored + progress.units_done
-            metrics = {
+            said = {
                 "progress/units": float(done),
                 "progress/units_failed": float(progress.units_failed),
                 "progress/requests": float(progress.requests_sent),
             }
             if total := progress.units_total - progress.units_not_needed:
-                metrics["progress/share"] = done / total
+                said["progress/share"] = done / total
             for thread in self._threads:
                 thread.put(
-                    lambda tracker: tracker.log(metrics, int(progress.elapsed_s)), _MOST_WAITING
+                    lambda tracker: tracker.log(said, int(progress.elapsed_s)), _MOST_WAITING
                 )
 
     def note(self, text: str) -> None:
@@ -162,7 +162,7 @@ class _Thread:
                 self._fault = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:400]
 
 
-def of_result(result: "Result") -> dict[str, float]:
+def metrics(result: "Result") -> dict[str, float]:
     """Return the results of a run as metrics: ratings, and the tables with a row for each model.
 
     A metric is `TABLE/COLUMN/MODEL`, with `.low` and `.high` where it has an interval. What is
