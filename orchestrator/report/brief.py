@@ -137,10 +137,8 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     # A table of a method that ranks models has another measure of what its ranking says.
     ranked = {one.source for one in rankings}
     measured = [table for table in tables if table.source not in ranked]
-    found = [
-        *brief_rankings.questions(rankings, exact_match or {}),
-        *brief_measures.questions(measured, trust or {}, level),
-    ]
+    found = brief_rankings.questions(rankings, exact_match or {})
+    found += brief_measures.questions(measured, trust or {}, level)
     unmade = [note for table in tables if not table.columns for note in table.notes]
     questions, advice = [], []
     told: set[frozenset[str]] = set()
@@ -160,9 +158,8 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         questions.append(msgspec.structs.replace(one, detail=detail, checks=checks))
         advice.append(tried)
     shares = (exact_match or {}).values()
-    is_checked = any(share is not None for share in shares) or any(
-        "labels" in one for one in settings.get("analyses") or ()
-    )
+    is_checked = any(share is not None for share in shares)
+    is_checked |= any("labels" in one for one in settings.get("analyses") or ())
     models = (settings.get("models") or {}).items()
     given = [name for name, model in models if "answers" in model]
     steps = [
