@@ -24,7 +24,7 @@ from orchestrator.cli import main
 from orchestrator.errors import OrchestratorError
 from orchestrator.frames import write_parquet
 from orchestrator.report.progress import Progress
-from orchestrator.runner.planning.revisions import REVISION, read_revision, revision_text
+from orchestrator.runner.planning.revisions import REVISION, parse, revision_text
 from orchestrator.runner.results import frames, readable
 from orchestrator.store import RunDirectory, Store, values
 from orchestrator.view.library import Library
@@ -328,7 +328,7 @@ def test_values_of_a_recipe_are_held_to_what_a_recipe_may_say(command, run, anew
     for section, key, value in RECIPE:
         anew()
         file = run / "revisions" / "1.yaml"
-        record = read_revision(file)
+        record = parse(file.read_bytes())
         if key is None:
             record["recipe"][section] = value
         else:
@@ -354,7 +354,7 @@ def test_values_of_a_recipe_are_held_to_what_a_recipe_may_say(command, run, anew
 
 def test_settings_of_another_version_are_read(command, run):
     file = run / "revisions" / "1.yaml"
-    record = read_revision(file)
+    record = parse(file.read_bytes())
     record["recipe"]["statistics"]["of_another_version"] = 7
     record["recipe"]["unheard_of"] = {"x": 1}
     with contextlib.closing(sqlite3.connect(run / "store.sqlite")) as store:

@@ -67,8 +67,7 @@ def read_notes(run: Path) -> pl.DataFrame:
             held.pop((note["item"], note["model"]), None)
             if note["thumb"] or note["tag"] or note["text"]:
                 held[note["item"], note["model"]] = note
-    rows = [[note[name] for name in _SCHEMA] for note in held.values()]  # type: ignore[literal-required]
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    return pl.DataFrame([*held.values()], schema=_SCHEMA)
 
 
 def add_note(run: Path, note: Note) -> None:

@@ -258,11 +258,6 @@ class Placed(msgspec.Struct, frozen=True):
             lines.append(f"nodes: {_nodes(nodes)}")
         return (*lines, *_words(self.waves), *missing)
 
-    def log(self) -> None:
-        """Write the same lines to the log of the run."""
-        for line in self.words():
-            _log.info("%s", line)
-
 
 def _words(waves: Sequence[Sequence[PlacedServer]]) -> Iterator[str]:
     """Yield a line for each wave, with the places of its servers."""

@@ -346,7 +346,8 @@ def places_on(prepared: Prepared, on: On) -> Placed:
     there = inventory(settings.resources) if on == "local" else Inventory((), n_most, nodes)
     found = placed(prepared, there)
     _refuse(found, {"local": "machine", "slurm": "job", "ray": "Ray cluster"}[on], hint)
-    found.log()
+    for line in found.words():
+        _log.info("%s", line)
     return found
 
 
