@@ -23,7 +23,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     (
         "py:.*",
-        r"(abc|annotated_types|asyncio|collections|msgspec|os|pathlib|polars|pydantic|numpy|typing|types)\..*|PathLike|p[dl]\.DataFrame|pa\.Table|Columns|Context|Source",
+        r"(abc|annotated_types|asyncio|collections|msgspec|os|pathlib|polars|pydantic|numpy|typing|types)\..*|PathLike|list\[.*|dict\[.*|p[dl]\.DataFrame|pa\.Table|Columns|Context|Source",
     ),
     ("py:.*", r"orchestrator\.(?!plugin\.)\w+\..*"),
 ]

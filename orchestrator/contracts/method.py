@@ -78,7 +78,7 @@ class Combination(msgspec.Struct, frozen=True):
 
     @property
     def gate(self) -> str:
-        """The model that is asked last: the judge where there is one."""
+        """The model that is asked last, the judge where there is one."""
         return self.judge or self.models[-1]
 
 
@@ -158,7 +158,7 @@ class Stage(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> tuple[str, str, str]:
-        """Name, model and draw: stages of several methods that are alike in them are one."""
+        """Name, model and draw; stages of several methods that are alike in them are one."""
         return self.name, self.model, self.draw
 
 
