@@ -33,6 +33,7 @@ import orchestrator
 from orchestrator.contracts.method import schema_of
 from orchestrator.methods.pairwise_ranking import PairwiseRanking
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
+from orchestrator.ranking.judged import tabulate
 from orchestrator.records import Standing
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.generic import generic_table
@@ -230,7 +231,8 @@ def _sample_ranking() -> RankingAnalysis:
         for name, kind in schema_of(PairwiseRanking).items()
     }
     judgments = pl.DataFrame(rows, schema=schema, orient="row")
-    return analyse_ranking(judgments, judge="judge", confidence_level=0.95)
+    table = tabulate([judgments], len(judgments))
+    return analyse_ranking(table, judge="judge", confidence_level=0.95)
 
 
 def _sample_row(

@@ -66,7 +66,7 @@ class Config(Settings):
     )
 
 
-class ConflictAnalysis(Analysis[Config]):
+class Kind(Analysis[Config]):
     """Disagreement of ProbDiff and judges (or people) on the effect of a rewriting."""
 
     def summarise(self, context: Context) -> list[Table]:

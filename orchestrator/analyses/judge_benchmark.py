@@ -32,9 +32,10 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.judged import order_decisions
-from orchestrator.ranking.preferences import SOFT, decided
+from orchestrator.ranking.preferences import SOFT
 from orchestrator.ranking.winners import Judged, JudgedWinner, judged_settings
 from orchestrator.records import Floats
+from orchestrator.statistics.judgments import decided
 from orchestrator.statistics.means import share_over
 from orchestrator.tables import measured
 
@@ -175,7 +176,7 @@ class _Judged(NamedTuple):
         return mean if rule == "each_order" else (mean > 0.5).astype(np.float64)
 
 
-class JudgeBenchmarkAnalysis(Analysis[Config]):
+class Kind(Analysis[Config]):
     """Accuracy of judges by subset, and the table of the benchmark's paper."""
 
     def summarise(self, context: Context) -> list[Table]:

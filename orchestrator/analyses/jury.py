@@ -28,7 +28,6 @@ from orchestrator.ranking.preferences import (
     SOFT,
     Preferences,
     between,
-    decided,
     judged_rows,
     mass,
     preferences,
@@ -36,6 +35,7 @@ from orchestrator.ranking.preferences import (
 from orchestrator.ranking.winners import source_of_judges
 from orchestrator.records import Floats
 from orchestrator.statistics.agreement import raw_agreement
+from orchestrator.statistics.judgments import decided
 from orchestrator.statistics.trust import no_ranking_by_judge
 from orchestrator.tables import measured, untrusted
 
@@ -76,7 +76,7 @@ class _Jury(NamedTuple):
         return found / weights.sum() if without and weights.any() else found
 
 
-class JuryAnalysis(Analysis[Config]):
+class Kind(Analysis[Config]):
     """Combined verdicts of several judges, and each against the others."""
 
     def summarise(self, context: Context) -> list[Table]:

@@ -43,7 +43,8 @@ from orchestrator.plugin import (
 )
 from orchestrator.ranking.cells import n_prompts
 from orchestrator.ranking.scores import KEYS, Score, ScoreRef
-from orchestrator.statistics.association import Kind, association
+from orchestrator.statistics.association import Kind as Coefficient
+from orchestrator.statistics.association import association
 from orchestrator.statistics.correlation import (
     compare_correlations,
     correlate,
@@ -55,7 +56,7 @@ from orchestrator.statistics.resampling import JACKKNIFE
 from orchestrator.statistics.results import Estimate
 from orchestrator.tables import measured, with_interval
 
-_KINDS: Final[dict[Kind, str]] = {
+_KINDS: Final[dict[Coefficient, str]] = {
     "pearson": "Pearson",
     "kendall": "Kendall tau-b",
     "spearman": "Spearman",
@@ -103,7 +104,7 @@ class Config(Settings):
         return self
 
 
-class MetaEvaluationAnalysis(Analysis[Config]):
+class Kind(Analysis[Config]):
     """Signed correlations, by category, beyond length, compared."""
 
     def summarise(self, context: Context) -> list[Table]:
@@ -267,7 +268,7 @@ def _cell(found: Estimate) -> Measured:
     return with_interval(value, found.interval, why=found.undefined if value is None else None)
 
 
-def _categories(scores: Sequence[Score], context: Context, kind: Kind) -> Iterator[Table]:
+def _categories(scores: Sequence[Score], context: Context, kind: Coefficient) -> Iterator[Table]:
     """One coefficient within each category, all models together, and its mean over categories."""
     names = sorted({name for joined in scores for name in joined.points["category"].drop_nulls()})
     if len(names) < 2:

@@ -42,7 +42,7 @@ class Config(Settings):
     """Settings of `probdiff_ablation`; there are none."""
 
 
-class ProbDiffAblationAnalysis(Analysis[Config]):
+class Kind(Analysis[Config]):
     """Every probdiff method of the recipe in one table, threshold by threshold."""
 
     def summarise(self, context: Context) -> list[Table]:

@@ -58,7 +58,7 @@ class Config(Settings):
         return value
 
 
-class SelfPreferenceAnalysis(Analysis[Config]):
+class Kind(Analysis[Config]):
     """Favour of judges for themselves and their families, told apart from quality."""
 
     cites = ("panickssery2024selfpreference", "xu2026judgeaware")

@@ -72,7 +72,7 @@ Their columns are item, cluster, turn, unit (the models), entropy, top, exact an
 """
 
 
-class SharpeningAnalysis(Analysis[Config]):
+class Kind(Analysis[Config]):
     """Entropy of the judge's distribution without reasoning and after it, in every mode."""
 
     def summarise(self, context: Context) -> list[Table]:

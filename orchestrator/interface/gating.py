@@ -276,7 +276,8 @@ class Deciding:
             return _nothing(
                 "it answers with the same weights and settings in both runs, and so has one rating"
             )
-        gap = rated.difference(first, second, self._level)
+        pair, error = np.array([[first], [second]]), np.array([1.0 - self._level])
+        (gap,) = rated.differences(*pair, error)
         n_models = int((rated.rank > 0).sum())
         aside = ""
         if n_models > _PAIR:

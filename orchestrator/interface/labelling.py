@@ -27,11 +27,11 @@ from orchestrator.ranking.human_labels import (
     key_path,
 )
 from orchestrator.ranking.labelled import judged_pairs, margins
-from orchestrator.ranking.preferences import decided
 from orchestrator.ranking.scores import score, source_of
 from orchestrator.records import Generation, Ints
 from orchestrator.report.export import frame_text, harmless
 from orchestrator.runner.results.requests import Replay
+from orchestrator.statistics.judgments import decided
 
 READ: Final = {
     "method": pl.String(), "judge": pl.String(), "item": pl.String(), "turn": pl.Int64(),

@@ -10,13 +10,14 @@ import polars as pl
 from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import is_judging
-from orchestrator.ranking.preferences import decided, judged_rows, preferences
+from orchestrator.ranking.preferences import judged_rows, preferences
 from orchestrator.statistics.agreement import (
     METHOD,
     cohen_kappa,
     krippendorff_alpha,
     raw_agreement,
 )
+from orchestrator.statistics.judgments import decided
 from orchestrator.tables import Cell, Table, make_table, measured, table_columns
 
 PAIR: Final = ("item", "turn", "model_a", "model_b")

@@ -11,17 +11,16 @@ from itertools import combinations
 import numpy as np
 import polars as pl
 
-from orchestrator.contracts.context import ROWS_AT_ONCE
 from orchestrator.disk import columnar
 from orchestrator.numbers import finite
-from orchestrator.ranking.judged import Table, tabulate
+from orchestrator.ranking.judged import Table
 from orchestrator.ranking.trust import of_table
 from orchestrator.records import Floats, Ints
 from orchestrator.statistics.association import association
 from orchestrator.statistics.bounded_mean import least_units
 from orchestrator.statistics.judgments import (
-    TIE,
     PositionEffects,
+    decided,
     position_effects,
     summarise_coverage,
 )
@@ -53,13 +52,13 @@ __all__ = ["RankingAnalysis", "analyse_ranking", "with_decisions", "with_trust"]
 
 
 def analyse_ranking(
-    judgments: pl.DataFrame | Table,
+    table: Table,
     *,
     judge: str | None,
     confidence_level: float,
     thresholds: Thresholds = DEFAULTS,
 ) -> RankingAnalysis:
-    """Ratings, differences, win rates, position effects and gaps of a frame of judgments.
+    """Ratings, differences, win rates, position effects and gaps of judgments.
 
     A judge of None pools all judges, clustered by item or cluster of items.
 
@@ -67,11 +66,6 @@ def analyse_ranking(
         StatisticsError: If the level is not in (0, 1), or a preference not in [0, 1].
     """
     checked_level(confidence_level)
-    if isinstance(judgments, Table):
-        table = judgments
-    else:
-        slices = judgments.iter_slices(ROWS_AT_ONCE) if judgments.height else ()
-        table = tabulate(slices, judgments.height)
     if judge is not None:
         table = table.of_judge(judge)
     sums = table.sums(table.used["prefer_a"])
@@ -240,10 +234,10 @@ def _position(table: Table, confidence_level: float) -> PositionEffects | None:
     both = np.isfinite(orders).all(axis=1)
     if not both.any():
         return None
-    decided = table.floats("decision_ab", "decision_ba")[both].astype(np.float64)
+    verdicts = table.floats("decision_ab", "decision_ba")[both].astype(np.float64)
     differ = ~table.used["same_text"][both]
     clusters = table.clusters()[0][both]
-    return position_effects(clusters, orders[both], decided, differ, confidence_level)
+    return position_effects(clusters, orders[both], verdicts, differ, confidence_level)
 
 
 def _agreement(
@@ -252,7 +246,7 @@ def _agreement(
     if not (table.n_judged and table.has_modes):
         return Agreement(None, None, None)
     values = table.floats("mean_pre", "mode_pre")
-    decisions = np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
+    decisions = decided(values)
     mode_rank = {model.model: model.rank for model in by_mode}
     ranks = [(model.rank, mode_rank[model.model]) for model in by_mean]
     known = np.array([(a, b) for a, b in ranks if a is not None and b is not None], np.float64)

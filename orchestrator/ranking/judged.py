@@ -16,7 +16,7 @@ from orchestrator.clusters import CLUSTER, OVER, PROMPT, codes
 from orchestrator.columns import PairColumns
 from orchestrator.contracts.context import Frames, role_slices, there
 from orchestrator.records import Floats, Ints
-from orchestrator.statistics.judgments import TIE, decisions
+from orchestrator.statistics.judgments import decided, decisions
 from orchestrator.statistics.prompt_sums import Pairs, PromptSums
 from orchestrator.statistics.resampling import codes_of
 
@@ -145,23 +145,16 @@ def judgments(frames: Frames, frame: str, pairs: PairColumns) -> Iterator[pl.Dat
     """
     columns = there(frames, frame, pairs.columns())
     wanted = {name: column for name, column in columns.items() if name in COLUMNS}
-    for rows in role_slices(frames, frame, wanted, _OTHERS):
-        yield completed(rows)
-
-
-def completed(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of pairs with all columns of `COLUMNS`."""
-    missing = [name for name in COLUMNS if name not in rows.columns]
-    if not missing:
-        return rows
     by_preference = 2.0 * pl.col("prefer_a").cast(pl.Float64) - 1.0
-    filled = {
-        name: by_preference
-        if name in ("mean_pre", "mode_pre")
-        else pl.lit(None, _DTYPES.get(name, pl.String()))
-        for name in missing
-    }
-    return rows.with_columns(**filled)
+    for rows in role_slices(frames, frame, wanted, _OTHERS):
+        filled = {
+            name: by_preference
+            if name in ("mean_pre", "mode_pre")
+            else pl.lit(None, _DTYPES.get(name, pl.String()))
+            for name in COLUMNS
+            if name not in rows.columns
+        }
+        yield rows.with_columns(**filled)
 
 
 def has_modes(frames: Frames, frame: str, pairs: PairColumns) -> bool:
@@ -257,6 +250,6 @@ def order_decisions(rows: pl.DataFrame, order: str) -> Floats:
     )
     return np.where(
         np.isnan(better) & ~np.isnan(preferred),
-        np.where(np.abs(preferred) <= TIE, 0.0, np.sign(preferred)),
+        decided(preferred),
         decisions(better, tie, worse),
     )

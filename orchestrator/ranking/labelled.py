@@ -20,8 +20,9 @@ from orchestrator.contracts.settings import GivenFile
 from orchestrator.errors import UsageError
 from orchestrator.plugins.base import Settings
 from orchestrator.ranking.human_labels import Label, read_human_labels, skipped_rows
-from orchestrator.ranking.preferences import SOFT, decided, judged_rows, preferences
+from orchestrator.ranking.preferences import SOFT, judged_rows, preferences
 from orchestrator.ranking.scores import score, source_of
+from orchestrator.statistics.judgments import decided
 from orchestrator.statistics.prediction_powered import Labelled
 from orchestrator.statistics.selective import Kept, kept
 

@@ -21,7 +21,7 @@ from orchestrator.disk import columnar
 from orchestrator.judgment.pointwise import compare_scores, score_table
 from orchestrator.ranking.cells import good_rows, numbered, numbers_of, order_words, packed
 from orchestrator.records import Floats, Ints
-from orchestrator.statistics.judgments import TIE, davidson
+from orchestrator.statistics.judgments import davidson, decided
 from orchestrator.statistics.means import levelled
 from orchestrator.statistics.prompt_sums import Pairs, PromptSums, mean_preferences
 from orchestrator.statistics.ratings import Ratings, rate
@@ -149,11 +149,6 @@ class Preferences:
             for side in ("model_a", "model_b")
         )
         return Pairs(self.prompts().astype(np.int32), first, second, len(models))
-
-
-def decided(values: Floats) -> Floats:
-    """Signs, with 0 for what is within rounding of it; nan stays."""
-    return np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
 
 
 def judged_rows(context: Context, source: Source, wanted: Sequence[str] = COLUMNS) -> pl.DataFrame:

@@ -170,19 +170,7 @@ class Tally:
         self._thresholds = thresholds
         self._counts = Counts(0, 0, 0, np.zeros(n_clusters), np.zeros(n_clusters), 0, 0)
 
-    def add(self, rows: pl.DataFrame, clusters: Ints) -> None:
-        """Add rows of this judge.
-
-        Clusters have shape (rows,): numbers in 0 to `n_clusters` - 1.
-        """
-        judgments, kept = _judgments(_numbers(rows), clusters), self._counts
-        new = counted(judgments, self._thresholds, n_clusters=len(kept.decided))
-        summed = (one.name for one in fields(Counts) if one.name != "of_models")
-        self._counts = Counts(**{name: getattr(kept, name) + getattr(new, name) for name in summed})
-
-    def add_rows(
-        self, judge: str, rows: Sequence[tuple[int, Row]], columns: Mapping[str, str]
-    ) -> None:
+    def add(self, judge: str, rows: Sequence[tuple[int, Row]], columns: Mapping[str, str]) -> None:
         """Add rows of this judge as they come, each with the number of its cluster.
 
         `columns` are the names of the rows' columns, by the names that the rule knows them by.
@@ -198,7 +186,11 @@ class Tally:
                 series.append(pl.Series(name, np.array(values, np.float64)).arr.to_list())
             else:
                 series.append(pl.Series(name, values, dtype))
-        self.add(pl.DataFrame(series), np.array([cluster for cluster, _ in rows], np.int64))
+        clusters = np.array([cluster for cluster, _ in rows], np.int64)
+        judgments, kept = _judgments(_numbers(pl.DataFrame(series)), clusters), self._counts
+        new = counted(judgments, self._thresholds, n_clusters=len(kept.decided))
+        summed = (one.name for one in fields(Counts) if one.name != "of_models")
+        self._counts = Counts(**{name: getattr(kept, name) + getattr(new, name) for name in summed})
 
     def grounds(self, confidence_level: float) -> tuple[Ground, ...]:
         """Return the findings against the judge so far, as reports would.

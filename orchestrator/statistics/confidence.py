@@ -90,23 +90,6 @@ def confidence(
     return tuple(found)
 
 
-def decide(first: Floats, second: Floats, tau: float = TIE_THRESHOLD) -> Floats:
-    """Return the winner of each item by d: 1 the first, -1 the second, 0 a tie; shape (n,).
-
-    A side without d loses, and two without tie. Both have shape (n,), nats per token, nan where
-    undefined. A difference up to `tau` is a tie.
-
-    Raises:
-        StatisticsError: If tau is negative or nan.
-    """
-    if not tau >= 0.0:
-        raise StatisticsError(f"tau must not be negative, got {tau}")
-    with np.errstate(invalid="ignore"):
-        gap = first - second
-    by_d = (gap > tau).astype(np.float64) - (gap < -tau)
-    return by_d + np.isnan(second) - np.isnan(first)
-
-
 def duel(
     first: Floats,
     second: Floats,
@@ -116,11 +99,19 @@ def duel(
 ) -> tuple[Estimate, Estimate, Estimate]:
     """Shares of items that the first of two models wins, ties and loses by d; they add up to 1.
 
-    A side without d loses, and two without tie (`decide`). d of both models has shape (n,), nan
-    where undefined; a difference up to `tau` is a tie. `prompts`, shape (n,), are any whole
+    A side without d loses, and two without tie. d of both models has shape (n,), in nats per token,
+    nan where undefined; a difference up to `tau` is a tie. `prompts`, shape (n,), are any whole
     numbers.
+
+    Raises:
+        StatisticsError: If tau is negative or nan.
     """
-    decided = decide(first, second, tau)
+    if not tau >= 0.0:
+        raise StatisticsError(f"tau must not be negative, got {tau}")
+    with np.errstate(invalid="ignore"):
+        gap = first - second
+    by_d = (gap > tau).astype(np.float64) - (gap < -tau)
+    decided = by_d + np.isnan(second) - np.isnan(first)
     win, tie, lose = (
         share_over((decided == sign).astype(np.float64), prompts, confidence_level)
         for sign in (1.0, 0.0, -1.0)

@@ -88,6 +88,11 @@ def decisions(better: Floats, tie: Floats, worse: Floats) -> Floats:
     )
 
 
+def decided(values: Floats) -> Floats:
+    """Signs, with 0 for what is within rounding of it; nan stays."""
+    return np.where(np.abs(values) <= TIE, 0.0, np.sign(values))
+
+
 def position_effects(
     prompts: Ints, preferred: Floats, decided: Floats, differ: Bools, confidence_level: float
 ) -> PositionEffects:

@@ -71,15 +71,6 @@ class Ratings:
     field: Field
     notes: tuple[str, ...]
 
-    def difference(self, first: int, second: int, level: float | None = None) -> Estimate:
-        """Return `first` minus `second`, in Elo points.
-
-        Without a level, at that at which it says what is decided on all pairs.
-        """
-        error = None if level is None else np.full(1, 1.0 - level)
-        (found,) = self.differences(np.array([first]), np.array([second]), error)
-        return found
-
     def differences(
         self, first: Ints, second: Ints, errors: Floats | None = None
     ) -> list[Estimate]:
@@ -214,7 +205,7 @@ class Forming:
         self.n_prompts = 0
         self.n_clusters = 0
 
-    def add_prompt(
+    def add(
         self,
         judgments: Iterable[tuple[int, int, float]],
         cluster: int | None = None,

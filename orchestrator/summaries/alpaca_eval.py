@@ -150,7 +150,7 @@ _OF_ITEMS = ("item", "prompt", "place")
 _MOST_RESAMPLES = 300
 
 
-class AlpacaEvalSummary(Summary[Config]):
+class Kind(Summary[Config]):
     """Win rates of models against the baseline, as judged and at equal length.
 
     Nothing is kept, for difficulties are in files.

@@ -50,7 +50,7 @@ _LENGTH: Final = table_columns("what | value: signed | points: count")
 _NEAREST: Final = (Column("model"), Column("F1 with the top model", "number"))
 
 
-class PeerEloSummary(Summary[Config]):
+class Kind(Summary[Config]):
     """Ratings from the models' votes, and what else the votes follow."""
 
     bradley_terry = True

@@ -166,7 +166,7 @@ _READS: Final = (
 )  # fmt: skip
 
 
-class ProbDiffSummary(Summary[Config]):
+class Kind(Summary[Config]):
     """Mean d, confidence at each threshold, wins between models, and what to distrust."""
 
     reads_alone = True

@@ -47,7 +47,7 @@ _PARTS: Final = {
 }  # fmt: skip
 
 
-class RubricSummary(Summary[Config]):
+class Kind(Summary[Config]):
     """Scores by the rubric and by each criterion, and what the criteria add to one another."""
 
     reads_alone = True

@@ -2,7 +2,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from orchestrator.analyses.conflict import Config, ConflictAnalysis
+from orchestrator.analyses.conflict import Config, Kind
 from orchestrator.contracts import context as context_module
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import schema_of
@@ -19,7 +19,7 @@ JUDGED = {"method": pl.String(), **polars_schema(schema_of(judged_rewrites.Judge
 
 def summarise(asked):
     config, context = asked
-    return ConflictAnalysis(config).summarise(context)
+    return Kind(config).summarise(context)
 
 
 def gap(item, d, model="m"):

@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.analyses.judge_benchmark import LAYOUTS, Config, JudgeBenchmarkAnalysis
+from orchestrator.analyses.judge_benchmark import LAYOUTS, Config, Kind
 from orchestrator.contracts.context import Context, Source
 from orchestrator.methods import pairwise_ranking, pointwise
 from tests.core.fakes import method_in
@@ -32,7 +32,7 @@ def tables(rows, config=None, module=pairwise_ranking):
     frame = judged.frame(module, rows)
     source = Source(frame["method"][0], frame["method"][0], method, method.frame)
     context = Context("bench", {method.frame: frame}, pl.DataFrame(), [source], 0.95, 200, 0)
-    analysis = JudgeBenchmarkAnalysis(config or Config())
+    analysis = Kind(config or Config())
     return {table.key: table for table in analysis.summarise(context)}
 
 

@@ -35,7 +35,7 @@ def tables(rows, config=None, judges=("one", "two", "three"), module=pairwise_ra
     sources = [Source(name, name, method, method.frame)]
     frames = {method.frame: frame}
     context = Context("jury", frames, pl.DataFrame(), sources, 0.95, 200, 0)
-    analysis = jury.JuryAnalysis(config or jury.Config())
+    analysis = jury.Kind(config or jury.Config())
     return {table.key: table for table in analysis.summarise(context)}
 
 

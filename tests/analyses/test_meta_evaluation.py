@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 from pydantic import ValidationError
 
-from orchestrator.analyses.meta_evaluation import Config, MetaEvaluationAnalysis
+from orchestrator.analyses.meta_evaluation import Config, Kind
 from orchestrator.errors import UsageError
 from tests.tables import lines
 
@@ -17,7 +17,7 @@ SCORES = {"made": {"value": 1, "noise": 1}}
 
 def summarise(asked):
     config, context = asked
-    return MetaEvaluationAnalysis(config).summarise(context)
+    return Kind(config).summarise(context)
 
 
 def found(tables, key):

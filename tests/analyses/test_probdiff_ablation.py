@@ -4,7 +4,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from orchestrator.analyses.probdiff_ablation import Config, ProbDiffAblationAnalysis
+from orchestrator.analyses.probdiff_ablation import Config, Kind
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import schema_of
 from orchestrator.errors import UsageError
@@ -21,7 +21,7 @@ SCHEMA = {"method": pl.String(), **polars_schema(schema_of(probdiff.ProbDiff))}
 
 def summarise(asked):
     config, context = asked
-    return ProbDiffAblationAnalysis(config).summarise(context)
+    return Kind(config).summarise(context)
 
 
 def context(rows, *sources):

@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.analyses.self_preference import Config, SelfPreferenceAnalysis
+from orchestrator.analyses.self_preference import Config, Kind
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import UsageError
 from orchestrator.methods import pairwise_ranking
@@ -28,7 +28,7 @@ def tables(favours=None, judges=("x", "judge", "third"), n_items=40, **config):
     source = Source("pairwise_ranking", "pairwise_ranking", method, method.frame)
     frames = {method.frame: judged.frame(pairwise_ranking, rows)}
     context = Context("self_preference", frames, pl.DataFrame(), [source], 0.95, 200, 0)
-    found = SelfPreferenceAnalysis(Config(**config)).summarise(context)
+    found = Kind(Config(**config)).summarise(context)
     return {table.key: table for table in found}
 
 

@@ -26,7 +26,7 @@ def source(module, frame, name, **settings):
 
 def tables(frames, sources, **config):
     context = Context("study", frames, pl.DataFrame(), sources, 0.95, 2000, 0)
-    analysis = sharpening.SharpeningAnalysis(sharpening.Config(**config))
+    analysis = sharpening.Kind(sharpening.Config(**config))
     return {table.key: table for table in analysis.summarise(context)}
 
 

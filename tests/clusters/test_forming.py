@@ -22,7 +22,7 @@ def test_standings_are_those_of_the_whole_analysis_over_clusters(seed, n_prompts
     forming = Forming(NAMES)
     for prompt in range(n_prompts):
         own = (judgment[1:] for judgment in judgments if judgment[0] == prompt)
-        forming.add_prompt(own, int(cluster_of[prompt]))
+        forming.add(own, int(cluster_of[prompt]))
         if ended and not (cluster_of[prompt + 1 :] == cluster_of[prompt]).any():
             forming.end_cluster(int(cluster_of[prompt]))
     prompts, first, second, preference = (

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from orchestrator.clusters import Clusters
 from orchestrator.ranking.analysis import analyse_ranking
+from orchestrator.ranking.judged import tabulate
 from orchestrator.report.generic import generic_json
 from orchestrator.report.html.page import all_figures
 from orchestrator.report.html.ranked import ranking
@@ -26,8 +27,9 @@ def frames():
 
 @pytest.fixture(scope="module")
 def analysis(frames):
-    clusters = Clusters(frames["items"])
-    return analyse_ranking(clusters.of(frames["judgments"]), judge=None, confidence_level=0.95)
+    judgments = Clusters(frames["items"]).of(frames["judgments"])
+    table = tabulate([judgments], len(judgments))
+    return analyse_ranking(table, judge=None, confidence_level=0.95)
 
 
 def test_a_ranking_counts_items_and_clusters(analysis):

@@ -37,8 +37,8 @@ def frame(frames):
     return with_failures(pl.concat([judged(frames), judged(frames, judge="j2", seed=4)]))
 
 
-def ranked(judgments, judge=None):
-    return analyse_ranking(judgments, judge=judge, confidence_level=0.9)
+def ranked(table, judge=None):
+    return analyse_ranking(table, judge=judge, confidence_level=0.9)
 
 
 @pytest.mark.parametrize("n", [1, 13, 10_000])

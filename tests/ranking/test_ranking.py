@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
 from orchestrator.ranking.analysis import analyse_ranking
+from orchestrator.ranking.judged import tabulate
 from tests.crossed import LONG
 
 STRENGTHS = {"ash": 1.0, "beech": 0.3, "cedar": -0.3, "dogwood": -1.0}
 
 
 def analyse(judgments, *, judge=None, level=0.95):
-    return analyse_ranking(
-        judgments,
-        judge=judge,
-        confidence_level=level,
-    )
+    table = tabulate([judgments] if len(judgments) else [], len(judgments))
+    return analyse_ranking(table, judge=judge, confidence_level=level)
 
 
 def table(analysis):

@@ -17,7 +17,7 @@ from orchestrator.methods import (
     pointwise,
 )
 from orchestrator.ranking.analysis import analyse_ranking
-from orchestrator.ranking.judged import order_decisions
+from orchestrator.ranking.judged import order_decisions, tabulate
 from orchestrator.ranking.trust import of_frames, of_rows, thresholds_of
 from orchestrator.statistics.trust import DEFAULTS
 from tests.ranking.conftest import judged as a_judgment
@@ -129,7 +129,7 @@ def test_columns_of_a_plug_in_are_known_by_its_roles():
 def test_a_ranking_and_the_rows_it_is_made_of_give_one_verdict():
     rows = [a_judgment(f"i{k}", "a", "b", 0.6, bias=0.3) for k in range(12)]
     frame = pl.DataFrame(rows)
-    ranking = analyse_ranking(frame, judge="judge", confidence_level=0.95)
+    ranking = analyse_ranking(tabulate([frame], len(frame)), judge="judge", confidence_level=0.95)
     ((trust,),) = of_rows([Clusters().of(frame)], DEFAULTS, 0.95).values()
     assert ranking.trust == (trust,)
     assert trust.verdict == "not trusted"

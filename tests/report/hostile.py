@@ -12,6 +12,7 @@ from orchestrator.frames import polars_schema
 from orchestrator.methods import answers, pairwise_ranking, pointwise, probdiff
 from orchestrator.probing.record import BAD, Finding, ProbeRecord
 from orchestrator.ranking.analysis import analyse_ranking
+from orchestrator.ranking.judged import tabulate
 from orchestrator.report.brief import brief
 from orchestrator.report.html.figures import Material
 from orchestrator.report.progress import Completeness
@@ -141,7 +142,7 @@ def material(**changed: Any) -> Material:
     """The run; keywords replace parts of it."""
     found = frames()
     ranking = analyse_ranking(
-        found["judgments"],
+        tabulate([found["judgments"]], len(found["judgments"])),
         judge=JUDGE,
         confidence_level=0.95,
     )

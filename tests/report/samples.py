@@ -9,6 +9,7 @@ from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods.pairwise_ranking import PairwiseRanking
 from orchestrator.ranking.analysis import analyse_ranking
+from orchestrator.ranking.judged import tabulate
 from orchestrator.records import Standing
 from orchestrator.report.page import print_to
 from orchestrator.report.progress import (
@@ -100,7 +101,7 @@ def an_analysis(
     for row in rows if coverage is not None else ():
         row |= {"coverage_ab": coverage, "coverage_ba": coverage}
     frame = pl.DataFrame(rows, schema=polars_schema(schema_of(PairwiseRanking)), orient="row")
-    return analyse_ranking(frame, judge=judge, confidence_level=0.95)
+    return analyse_ranking(tabulate([frame], len(frame)), judge=judge, confidence_level=0.95)
 
 
 def _judged(item, category, pair, judge, prefer):

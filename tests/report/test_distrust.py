@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.interface.exporting import _on_page
 from orchestrator.ranking.analysis import analyse_ranking
+from orchestrator.ranking.judged import tabulate
 from orchestrator.ranking.trust import of_rows
 from orchestrator.records import Standing
 from orchestrator.report.brief import brief
@@ -75,7 +76,7 @@ def frames_of_two_judges():
     frame = pl.concat(frames).with_columns(
         coverage_ab=low.otherwise("coverage_ab"), coverage_ba=low.otherwise("coverage_ba")
     )
-    return analyse_ranking(frame, judge=None, confidence_level=0.95)
+    return analyse_ranking(tabulate([frame], len(frame)), judge=None, confidence_level=0.95)
 
 
 def test_the_terminal_warns_in_its_first_line_and_marks_no_pair(doubtful):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import StatisticsError
-from orchestrator.statistics.confidence import confidence, decide, duel
+from orchestrator.statistics.confidence import confidence, duel
 
 SEVEN = np.array([0.0, 0.2, -0.15, math.nan, math.nan, -0.04, -0.06])
 gaps_of = st.lists(
@@ -93,13 +93,15 @@ def test_columns_must_fit():
     ],
 )
 def test_who_wins_a_duel(first, second, winner):
-    assert decide(np.array([first]), np.array([second]))[0] == winner
+    win, tie, lose = duel(np.array([first]), np.array([second]), np.zeros(1, int))
+    assert (win.value, tie.value, lose.value) == (winner > 0, winner == 0, winner < 0)
 
 
 @given(gaps_of, st.floats(0, 0.5), st.integers(0, 99))
 def test_duels_are_antisymmetric(d, tau, seed):
     other = np.random.default_rng(seed).permutation(d)
-    np.testing.assert_array_equal(decide(d, other, tau), -decide(other, d, tau))
+    items = np.arange(d.size)
+    assert duel(d, other, items, tau) == duel(other, d, items, tau)[::-1]
 
 
 @given(gaps_of, st.integers(0, 99))
@@ -112,4 +114,4 @@ def test_win_tie_and_lose_add_up(d, seed):
 @pytest.mark.parametrize("tau", [-0.1, math.nan])
 def test_tau_must_not_be_negative(tau):
     with pytest.raises(StatisticsError):
-        decide(np.zeros(1), np.zeros(1), tau)
+        duel(np.zeros(1), np.zeros(1), np.zeros(1, int), tau)

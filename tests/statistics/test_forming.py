@@ -28,7 +28,7 @@ def judged(rng, n_prompts, n_models=4, share=0.8):
 def formed(judgments, names=NAMES):
     forming = Forming(names)
     for prompt in sorted({judgment[0] for judgment in judgments}):
-        forming.add_prompt(judgment[1:] for judgment in judgments if judgment[0] == prompt)
+        forming.add(judgment[1:] for judgment in judgments if judgment[0] == prompt)
     return forming
 
 
@@ -63,7 +63,7 @@ def test_the_ratings_are_those_of_the_whole_analysis_with_student_s_widths(seed,
 def test_the_best_comes_first_and_who_was_never_compared_comes_last_without_a_rating():
     forming = Forming((*NAMES, "new"))
     for prompt in range(10):
-        forming.add_prompt([(0, 1, 0.4), (1, 2, 0.3 + 0.02 * prompt), (2, 3, 0.4), (0, 3, 0.2)])
+        forming.add([(0, 1, 0.4), (1, 2, 0.3 + 0.02 * prompt), (2, 3, 0.4), (0, 3, 0.2)])
     found = forming.standings(0.95)
     assert [one.model for one in found] == ["d", "c", "b", "a", "new"]
     assert found[-1].rating is None
@@ -73,20 +73,20 @@ def test_the_best_comes_first_and_who_was_never_compared_comes_last_without_a_ra
 def test_one_prompt_has_no_interval(n_prompts):
     forming = Forming(NAMES)
     for _ in range(n_prompts):
-        forming.add_prompt([(0, 1, 0.4), (1, 2, 0.3), (2, 3, 0.6), (0, 3, 0.2)])
+        forming.add([(0, 1, 0.4), (1, 2, 0.3), (2, 3, 0.6), (0, 3, 0.2)])
     assert all(one.half_width is None for one in forming.standings(0.95))
 
 
 def test_a_prompt_without_a_judgment_does_not_count():
     forming = Forming(NAMES)
-    forming.add_prompt([])
+    forming.add([])
     assert forming.n_prompts == 0
 
 
 def test_a_rating_that_no_prompt_moves_has_no_interval_as_in_the_whole_analysis():
     forming = Forming(NAMES[:3])
-    forming.add_prompt([(0, 1, 0.7827), (0, 2, 0.0133), (1, 2, 0.0043)])
-    forming.add_prompt([(0, 1, 0.2173), (0, 2, 0.0043), (1, 2, 0.0133)])
+    forming.add([(0, 1, 0.7827), (0, 2, 0.0133), (1, 2, 0.0043)])
+    forming.add([(0, 1, 0.2173), (0, 2, 0.0043), (1, 2, 0.0133)])
     widths = {one.model: one.half_width for one in forming.standings(0.95)}
     assert widths["c"] is None
     assert (widths["a"] or 0) > 1

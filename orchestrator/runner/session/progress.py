@@ -139,7 +139,7 @@ class _Method:
         self, judgments: list[tuple[int, int, float]], cluster: int | None, *, is_new: bool
     ) -> None:
         """All of a prompt's units have ended."""
-        self.forming.add_prompt(judgments, cluster, is_new=is_new)
+        self.forming.add(judgments, cluster, is_new=is_new)
         if cluster is None:
             return
         n = self.clusters.pop(cluster, 0) + 1
@@ -177,7 +177,7 @@ class _Method:
             trust = importlib.import_module("orchestrator.ranking.trust")
             self._tallies[judge] = trust.Tally(*self._rule)
         columns = {"status": "status", **self.pairs.columns()}
-        self._tallies[judge].add_rows(judge, self._waiting.pop(judge), columns)
+        self._tallies[judge].add(judge, self._waiting.pop(judge), columns)
 
 
 class LiveRankings:
