@@ -83,11 +83,7 @@ class LabelledRows:
 
     def data(self, of: str) -> Labelled:
         """The rows of one model or pair; prompts have the same numbers for all."""
-        return self.columns(pl.col("of") == of)
-
-    def columns(self, kept: pl.Expr | None = None) -> Labelled:
-        """Return the kept rows, all if `kept` is left out; prompts are numbered as in `data`."""
-        frame = self.frame if kept is None else self.frame.filter(kept)
+        frame = self.frame.filter(pl.col("of") == of)
         score, label = (frame[name].fill_null(np.nan).to_numpy() for name in ("score", "label"))
         return Labelled(score, label, frame["prompt"].to_numpy())
 

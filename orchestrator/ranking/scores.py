@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -216,24 +216,10 @@ class Aligned:
         )
 
 
-def align(
-    context: Context,
-    wanted: Mapping[str, Sequence[str]] | None = None,
-    *,
-    needs_gold: bool = False,
-) -> Aligned | None:
-    """The scores of all methods side by side.
-
-    Without `wanted`, a few main columns of each method. With `needs_gold`, None where there is
-    none.
-    """
+def align(context: Context) -> Aligned | None:
+    """A few main scores of each method side by side; None where there are none."""
     answers = _answers(context)
-    if needs_gold and (answers is None or answers[GOLD].n_unique() < 2):
-        return None
-    most = _MOST if wanted is None else _MOST + 40
-    if wanted is None:
-        wanted = {one.name: [*one.scores][:_PER_METHOD] for one in context.sources}
-    parts = [_scores_of(context, one, wanted.get(one.name, ())) for one in context.sources]
+    parts = [_scores_of(context, one) for one in context.sources]
     about = [keys for keys, scores in parts if scores]
     if not about:
         return None
@@ -243,7 +229,7 @@ def align(
     frame: dict[str, Floats] = {}
     for scores, at in zip(filter(None, (scores for _, scores in parts)), places, strict=False):
         means = ((one, mean_by_place(values, at, n)) for one, values in scores.items())
-        frame |= islice((mean for mean in means if _varies(mean[1])), most - len(frame))
+        frame |= islice((mean for mean in means if _varies(mean[1])), _MOST - len(frame))
     if not frame:
         return None
     is_scored = ~np.all([np.isnan(column) for column in frame.values()], axis=0)
@@ -258,13 +244,11 @@ def align(
     return Aligned(over.with_columns(pl.DataFrame(shown)), [*frame])
 
 
-def _scores_of(
-    context: Context, source: Source, columns: Iterable[str]
-) -> tuple[pl.DataFrame, dict[str, Floats]]:
+def _scores_of(context: Context, source: Source) -> tuple[pl.DataFrame, dict[str, Floats]]:
     """Return the `KEYS` of the points of a method, and those of its scores that can be read."""
     keys = pl.DataFrame()
     found: dict[str, Floats] = {}
-    for column in columns:
+    for column in islice(source.scores, _PER_METHOD):
         only = ("value",) if found else (*KEYS, "value")
         with contextlib.suppress(OrchestratorError):
             one = score(context, source, column, as_categories=True, only=only)

@@ -45,16 +45,6 @@ class Interval:
     confidence_level: float
     doubt: str = ""
 
-    @property
-    def low_open(self) -> bool:
-        """True if nothing bounds it from below."""
-        return math.isinf(self.low)
-
-    @property
-    def high_open(self) -> bool:
-        """True if nothing bounds it from above."""
-        return math.isinf(self.high)
-
     def contains(self, value: float) -> bool:
         """Return True if `value` lies in it, ends included."""
         return self.low <= value <= self.high

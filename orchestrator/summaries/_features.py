@@ -1,24 +1,19 @@
 """What answers tell of themselves: the mean of each measure by model, and what it rests on."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from orchestrator.clusters import prompt_words
 from orchestrator.columns import score_words
-from orchestrator.contracts.method import is_judging
 from orchestrator.methods import confidence, glass_box
 from orchestrator.plugin import (
     Cell,
-    Column,
     Context,
-    Figure,
-    Picture,
     Summary,
     Table,
     make_table,
-    points,
     table_columns,
 )
 from orchestrator.ranking.cells import (
@@ -29,8 +24,6 @@ from orchestrator.ranking.cells import (
     numbered,
     plain_mean,
 )
-from orchestrator.ranking.scores import GOLD, align, basis_of
-from orchestrator.tables import measured
 
 _MEANS: Final = "score | better | mean: number 4 | answers: count | undefined: count"
 _FEATURES = table_columns(f"model | feature: {_MEANS}")
@@ -40,7 +33,6 @@ _OF_FEATURES = table_columns(_ANSWERS, "cut off: count")
 _OF_MEASURES = table_columns(
     _ANSWERS, "short positions: percent | P(True) coverage: percent | meanings: number 1"
 )
-_RHO = Column("Spearman", "signed", 2)
 _BOUNDS = ("softmax_entropy_low", "softmax_entropy_high")
 
 _READS = ("item", "model", "status", "n_tokens", "undefined")
@@ -71,8 +63,6 @@ class GlassBoxSummary(Summary[glass_box.Config]):
 
     reads_alone = True
     reads = ("status",)
-    section = "Glass-box features"
-    section_order = 2
 
     def summarise(self, context: Context) -> list[Table]:
         """The features, then the answers that they were read off."""
@@ -91,40 +81,6 @@ class GlassBoxSummary(Summary[glass_box.Config]):
             make_table("glass_box", title, _FEATURES, features, basis=basis, notes=notes),
             make_table("glass_box.answers", "Features read", _OF_FEATURES, read, basis=basis),
         ]
-
-    def figures(self, context: Context) -> list[Figure]:
-        """Correlation of features with gold, or with a judge where there is no gold.
-
-        Features of several such methods stand together, in the figures of the first of them.
-        """
-        sources = [one for one in context.sources if isinstance(one.method, glass_box.GlassBox)]
-        if context.name != sources[0].name:
-            return []
-        judges = [one for one in context.sources if is_judging(one.method) and one.scores]
-        wanted = {one.name: list(one.scores) for one in sources}
-        wanted |= {one.name: list(one.scores)[:1] for one in judges[:1]}
-        aligned = align(context, wanted, needs_gold=not judges)
-        judged = f"{judges[0].name}.{next(iter(judges[0].scores))}" if judges else ""
-        gold = GOLD if aligned is not None and GOLD in aligned.names else judged
-        if aligned is None or gold not in aligned.names:
-            return []
-        level = context.confidence_level
-        found = {
-            one.partition(".")[2]: aligned.correlation(one, gold, level)
-            for one in aligned.names
-            if one not in (gold, judged)
-        }
-        lines: list[Any] = [[one, measured(r), r.n_points] for one, r in found.items()]
-        lines.sort(key=lambda row: -(row[1].value if row[1].value is not None else -2.0))
-        against = score_words(gold)
-        title = f"Glass-box features against {'gold: ' if gold == GOLD else ''}{against}"
-        columns = [Column("feature", "score"), _RHO, Column("answers", "count")]
-        table = make_table("glass-box", title, columns, lines)
-        shown = points(table, 0, 1)
-        axis = f"Spearman's rho with {against}"
-        picture = Picture("intervals", shown, axis, options={"zero": 0.0}) if shown else None
-        says = "Features are oriented as their paper predicts; below 0 a feature is misleading."
-        return [Figure(table.key, title, basis_of(aligned, level), says, table, picture)]
 
 
 def _notes(config: glass_box.Config) -> list[str]:

@@ -2,17 +2,12 @@
 
 import polars as pl
 
-from orchestrator import contracts
 from orchestrator.columns import pack_row
-from orchestrator.contracts.context import Context, Source
-from orchestrator.contracts.method import frame_of, schema_of
+from orchestrator.contracts.method import schema_of
 from orchestrator.frames import make_frame
-from orchestrator.methods import glass_box, pointwise
+from orchestrator.methods import glass_box
 from orchestrator.methods.glass_box import Config
 from orchestrator.tables import Measured, cell_text
-from tests.core.fakes import method_in
-from tests.summaries import judged
-from tests.summaries.judged import around
 from tests.summaries.told import summarise
 from tests.tables import by_name
 
@@ -97,32 +92,3 @@ def test_features_that_the_rows_lack_are_not_shown(context_of):
     found = lines(features)
     assert "mean_logprob" in found
     assert not {"softmax_entropy", "combo"} & set(found)
-
-
-def test_without_gold_features_are_drawn_against_the_first_judge():
-    items = [f"i{k}" for k in range(12)]
-    features = frame([row(i, model="good", mean_logprob=-k / 10) for k, i in enumerate(items)])
-    judgments = judged.scores(
-        [judged.score_row(i, "good", around(8 - k / 2)) for k, i in enumerate(items)]
-    )
-    sources = [
-        source_of("glass_box", glass_box, Config()),
-        source_of("pointwise", pointwise, pointwise.Config(judges=("judge",))),
-    ]
-    frames = {"glass_box": features, "scores": judgments}
-    context = Context("glass_box", frames, features, sources, 0.95, 200, 0)
-    (figure,) = summary_of(sources[0]).figures(context)
-    assert figure.title.startswith("Glass-box features against pointwise: ")
-    rho = {cells[0]: cells[1].value for cells in figure.table.rows}
-    assert rho["mean_logprob"] == 1.0
-
-
-def source_of(kind, module, config):
-    method = method_in(module)(config)
-    return Source(kind, kind, method, frame_of(type(method), kind), dict(method.scores))
-
-
-def summary_of(source):
-    made = contracts.summary(source.kind, type(source.method))
-    assert made is not None
-    return made(source.method.config)
