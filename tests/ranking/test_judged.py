@@ -37,14 +37,14 @@ def frame(frames):
     return with_failures(pl.concat([judged(frames), judged(frames, judge="j2", seed=4)]))
 
 
-def ranked(table, judge=None):
+def ranked(frame, judge=None, n=10_000):
+    table = tabulate(frame.iter_slices(n) if len(frame) else (), len(frame) + 5)
     return analyse_ranking(table, judge=judge, confidence_level=0.9)
 
 
-@pytest.mark.parametrize("n", [1, 13, 10_000])
+@pytest.mark.parametrize("n", [1, 13])
 def test_slices_of_any_length_say_the_same(frame, n):
-    table = tabulate(frame.iter_slices(n), len(frame) + 5)
-    assert asdict(ranked(table)) == asdict(ranked(frame))
+    assert asdict(ranked(frame, n=n)) == asdict(ranked(frame))
 
 
 def test_the_order_of_the_rows_does_not_matter(frame):
