@@ -276,8 +276,8 @@ class Deciding:
             return _nothing(
                 "it answers with the same weights and settings in both runs, and so has one rating"
             )
-        pair, error = np.array([[first], [second]]), np.array([1.0 - self._level])
-        (gap,) = rated.differences(*pair, error)
+        errors = np.array([1.0 - self._level])
+        (gap,) = rated.differences(np.array([first]), np.array([second]), errors)
         n_models = int((rated.rank > 0).sum())
         aside = ""
         if n_models > _PAIR:

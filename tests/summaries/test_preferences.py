@@ -7,6 +7,7 @@ from orchestrator.clusters import Clusters
 from orchestrator.judgment.pointwise import compare_scores, score_table
 from orchestrator.ranking import preferences as _preferences
 from orchestrator.ranking.preferences import PAIRWISE, POINTWISE, preferences
+from orchestrator.statistics.judgments import decided
 from tests.summaries import judged
 from tests.summaries.judged import around
 
@@ -75,8 +76,8 @@ def test_pairwise_rows_bring_their_estimators():
 
 
 def test_rounding_is_a_tie_and_nothing_is_filled_in():
-    assert _preferences.decided(np.array([1e-12, -0.5, np.nan])).tolist()[:2] == [0.0, -1.0]
-    assert np.isnan(_preferences.decided(np.array([np.nan]))[0])
+    assert decided(np.array([1e-12, -0.5, np.nan])).tolist()[:2] == [0.0, -1.0]
+    assert np.isnan(decided(np.array([np.nan]))[0])
 
 
 def test_a_preference_is_a_probability_where_rounding_makes_more_of_it():
