@@ -119,7 +119,8 @@ class OpenaiTransport:
         is_sent_again: bool = True,
     ) -> Reply | Failure:
         kind = openai.AsyncAPIResponse[bytes]
-        send = partial(method, self._with_query(path), cast_to=kind, options=self._options())
+        whole = path + (self._query.replace("?", "&", 1) if "?" in path else self._query)
+        send = partial(method, whole, cast_to=kind, options=self._options())
         try:
             async with asyncio.timeout(timeout_s):
                 try:
@@ -165,9 +166,6 @@ class OpenaiTransport:
         if not (is_library or isinstance(error, openai.OpenAIError | TimeoutError)):
             raise error
         return _failure(error, timeout_s, connect_timeout_s(self._base_url), self._secret)
-
-    def _with_query(self, path: str) -> str:
-        return path + (self._query.replace("?", "&", 1) if "?" in path else self._query)
 
     async def whole(self, response: _Streamed) -> Reply | Failure:
         """Read a response to its end, within bounds."""

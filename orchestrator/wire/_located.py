@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -97,26 +97,11 @@ TOO_LONG: Final = unparseable(
 )
 
 
-class Tokens(NamedTuple):
-    """The tokens of an answer.
+Tokens = tuple[list[Any], range, list[bytes], Way]
+"""The tokens of an answer: all entries that the reply has, those of the text and their bytes.
 
-    Attributes:
-        entries: All that the reply has.
-        span: Those of the text.
-        own: The bytes of these.
-        way: How tokens are written that come without their bytes.
-    """
-
-    entries: list[Any]
-    span: range
-    own: list[bytes]
-    way: Way
-
-    def renamed(self, names: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """Return the texts of alternatives, as they were read, in bytes."""
-        if self.way is bytes_of:
-            return names
-        return tuple(self.way(name.decode("utf-8", "replace")) for name in names)
+With them the way in which tokens are written that come without their bytes.
+"""
 
 
 def tokens_of(answer: Answer[Any], text: str, thought: str, n_top: int) -> Tokens:
@@ -145,7 +130,7 @@ def tokens_of(answer: Answer[Any], text: str, thought: str, n_top: int) -> Token
     # A stop string may end a text inside a token.
     if not is_told and not spells(own, text, whole=end_of(answer.finish_reason) == LENGTH):
         raise Failed(misspelled(own, text))
-    return Tokens(entries, span, own, way)
+    return entries, span, own, way
 
 
 def entries_of(found: Logprobs[Any] | None, n_top: int) -> list[Any]:

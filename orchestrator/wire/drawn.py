@@ -143,8 +143,7 @@ def _set_aside(message: Message, end: str, marker: str) -> str:
 
 def _observed(made: Generation, answer: Answer[Any], reading: Reading, thought: str) -> Generation:
     """Return a drawn text with its tokens and what they weigh."""
-    tokens = tokens_of(answer, made.text, thought, reading.top)
-    entries, span, own = tokens.entries, tokens.span, tokens.own
+    entries, span, own, way = tokens_of(answer, made.text, thought, reading.top)
     if not reading.ids and entries and entries[0].id is not None:
         for entry in entries:
             for one in (entry, *getattr(entry, "top_logprobs", ())):
@@ -155,7 +154,9 @@ def _observed(made: Generation, answer: Answer[Any], reading: Reading, thought: 
     names: tuple[bytes, ...] = ()
     if reading.top:
         top, names = _top(entries, reading.top, values, ids)
-        names = tokens.renamed(names)
+        if way is not spelling.bytes_of:
+            # The texts of alternatives, as they were read, in bytes.
+            names = tuple(way(name.decode("utf-8", "replace")) for name in names)
     if span.start or span.stop < len(entries):
         kept = slice(span.start, span.stop)
         values = values[kept].copy()
