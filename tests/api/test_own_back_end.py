@@ -104,6 +104,11 @@ def test_its_server_is_asked_by_the_back_end_alone(tmp_path, lab):
         ("Connection(Backend)", "Connection", "Connection, which is not derived from Backend"),
         ("async def score(self, ask)", "def score(self, ask)", "'score' must be a coroutine"),
         ("async def close(self)", "async def close(self, at)", "'close' must take ()"),
+        (
+            "def provenance",
+            "def of",
+            "connect() failed: Can't instantiate abstract class Connection",
+        ),
         ("return Generation(", "return (", "returned tuple, not Generation or Failure"),
         ("return Provenance(", "return dict(", "returned dict, not Provenance or Failure"),
     ],
