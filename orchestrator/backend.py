@@ -329,7 +329,7 @@ class Backend(Asked, ABC):
     """
 
     defers = False
-    renamed: Callable[[], None] = staticmethod(lambda: None)
+    renamed: Callable[[], None] | None = None
 
     @abstractmethod
     async def provenance(self) -> Provenance | Failure:

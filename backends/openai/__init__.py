@@ -154,7 +154,8 @@ class Connection(OpenaiCompatible):
                 *said,
                 extra={"model": self._endpoint.model},
             )
-            self.renamed()
+            if self.renamed is not None:
+                self.renamed()
 
     async def _in_its_form(
         self, messages: Messages, ask: Callable[[], Awaitable[T | Failure]]

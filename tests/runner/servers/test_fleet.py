@@ -24,6 +24,7 @@ from orchestrator.runner.servers.launched import PlacedServer
 from orchestrator.store import Store
 from tests.backends.kinds import kind_in
 from tests.fake.main import serving
+from tests.launch import kinds
 
 
 def model(**given: Any) -> ModelSpec:
@@ -36,9 +37,10 @@ def model(**given: Any) -> ModelSpec:
 
 def spec(launch, backend, settings=None, **own) -> ModelSpec:
     """A model that is launched with `settings`; `own` is what a recipe says of its back-end."""
-    server = PluginRef(launch.KIND, launch.Config(**(settings or {})))
+    name = kinds.kind_in(launch).backend
+    server = PluginRef(name, launch.Config(**(settings or {})))
     config = kind_in(backend).Config(**own) if own else None
-    return model(server=server, weights="w", backend=launch.KIND, backend_config=config)
+    return model(server=server, weights="w", backend=name, backend_config=config)
 
 
 @pytest.mark.parametrize(
