@@ -30,18 +30,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 825,
+    "private functions used once": 819,
     "functions with `Any` in the signature": 201,
-    "lines": 96_165,
-    "files": 395,
-    "distinct names": 3_343,
-    "value classes": 471,
-    "fields of value classes": 2_292,
+    "lines": 95_325,
+    "files": 394,
+    "distinct names": 3_246,
+    "value classes": 463,
+    "fields of value classes": 2_262,
     "pairs of value classes that share 60 % of their fields": 14,
     "floors of layers": 10,
     "frames to a run's first request": 13,
     "files to a run's first request": 7,
-    "files that one run enters": 173,
+    "files that one run enters": 172,
 }
 """The most that each measure may be. A ceiling never rises, and is lowered as its measure falls.
 
