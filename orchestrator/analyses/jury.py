@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from orchestrator import numbers
 from orchestrator.clusters import prompt_words
 from orchestrator.plugin import (
     Analysis,
@@ -137,12 +138,12 @@ def _ratings(jury: _Jury, context: Context) -> Table:
     order = np.argsort(-np.nan_to_num(together.values, nan=-np.inf), kind="stable")
     lines: list[list[Cell]] = []
     for at in order:
-        ranks = sorted({int(together.rank_low[at]), int(together.rank_high[at])})
+        ranks = numbers.rank(int(together.rank_low[at]), int(together.rank_high[at]))
         lines.append(
             [
                 models[at],
                 between(together.values[at], together.low[at], together.high[at]),
-                "-".join(map(str, ranks)) if together.rank[at] else None,
+                ranks if together.rank[at] else None,
                 *(float(one.values[at]) for one in alone),
             ]
         )

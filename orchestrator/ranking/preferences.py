@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from orchestrator import numbers
 from orchestrator.clusters import CLUSTER, OVER, codes, n_distinct, prompt_words
 from orchestrator.contracts.context import Context, Source, renamed
 from orchestrator.disk import columnar
@@ -438,8 +439,7 @@ def _rate_lines(
     for at, model in enumerate(models):
         of_model = ((pairs["model_a"] == model) | (pairs["model_b"] == model)).to_numpy()
         value = float(rated.values[at])
-        low, high = int(rated.rank_low[at]), int(rated.rank_high[at])
-        ranks = str(low) if low == high else f"{low}-{high}"
+        ranks = numbers.rank(int(rated.rank_low[at]), int(rated.rank_high[at]))
         lines.append(
             (
                 -value if value == value else np.inf,

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from orchestrator import numbers
 from orchestrator.clusters import OVER
 from orchestrator.methods.peer_elo import Config
-from orchestrator.numbers import finite
 from orchestrator.plugin import (
     Cell,
     Column,
@@ -89,12 +89,12 @@ def _ratings(context: Context, votes: Votes, rated: Ratings, order: Sequence[int
     rows: list[list[Cell]] = []
     for i in order:
         low, high = int(rated.rank_low[i]), int(rated.rank_high[i])
-        ranks = f"{rated.rank[i]}" if low == high else f"{rated.rank[i]} ({low}-{high})"
+        span = "" if low == high else f" ({numbers.rank(low, high)})"
         rows.append(
             [
                 votes.models[i],
                 _cell(rated, i, votes),
-                ranks if rated.rank[i] else None,
+                f"{rated.rank[i]}{span}" if rated.rank[i] else None,
                 _cell(shares, i, votes),
                 int(n_votes[i]),
                 votes.n_missing.get(votes.models[i], 0),
@@ -137,7 +137,7 @@ def _elo(context: Context, votes: Votes, order: Sequence[int], n_orders: int) ->
     fought = np.bincount(np.concatenate((votes.first, votes.second)), minlength=n)
     rows = []
     for i in order:
-        value, lowest, highest = (finite(float(of_all[i])) for of_all in (elo, low, high))
+        value, lowest, highest = (numbers.finite(float(of_all[i])) for of_all in (elo, low, high))
         cell = Measured(value, lowest, highest)
         if not fought[i]:
             cell = Measured(None, why="no votes")
