@@ -78,10 +78,7 @@ def judge_pair(p_ab: Sequence[float], p_ba: Sequence[float]) -> dict[str, float]
 
 
 def expand_two(p_first: float, p_second: float) -> tuple[float, float, float]:
-    """Return P(first better), P(tied) and P(second better) from the probabilities of two labels.
-
-    Each is divided by their sum; equal ones are a tie. nan where there is no mass.
-    """
+    """P(first better), P(tied), P(second better) of two labels' masses; nan where there is none."""
     if math.isnan(p_first + p_second) or p_first + p_second <= 0:
         return math.nan, math.nan, math.nan
     if abs(p_first - p_second) <= BINARY_ATOL + BINARY_RTOL * abs(p_second):
