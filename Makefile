@@ -108,11 +108,11 @@ llamacpp: setup ## build llama-server into .llamacpp (once, ten minutes), and GG
 test-llamacpp: llamacpp ## the tests that need a real llama-server
 	$(BIN)/python -m pytest -m "llamacpp and not long" -o timeout=600 $(PYTEST_ARGS)
 
-cluster-test: setup ## servers on the nodes of a real Slurm, which is installed if root may (eight minutes)
+cluster-test: setup ## servers on the nodes of a real Slurm, which is installed if root may (six minutes)
 	@command -v slurmctld >/dev/null || { [ "$$(id -u)" = 0 ] && export DEBIAN_FRONTEND=noninteractive && timeout 90 apt-get -q update && \
 		timeout 120 apt-get -q install -y --no-install-recommends slurmctld slurmd slurm-client munge iproute2 util-linux; } || \
 		echo "Slurm is absent and can't be installed: its tests are skipped" >&2
-	$(BIN)/python -m pytest tests/cluster -m "cluster and not long" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/cluster -m "cluster and not long" -o timeout=600 -n 4 --dist worksteal $(PYTEST_ARGS)
 
 ray: setup ## install Ray into .venv (once, 80 MB are fetched)
 	@$(BIN)/python -c "import ray" 2>/dev/null || $(BIN)/python -m pip install --quiet --constraint .venv/pins.txt "ray>=2.50"
