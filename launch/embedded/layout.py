@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import psutil
 import torch
@@ -75,12 +75,7 @@ class PrefillCache(Cache):
         self.fresh: dict[int, tuple[Tensor, Tensor]] = {}
 
     def update(
-        self,
-        key_states: Tensor,
-        value_states: Tensor,
-        layer_idx: int,
-        *_args: Any,  # noqa: ANN401 (whatever a model adds)
-        **_kwargs: Any,  # noqa: ANN401
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: object, **__: object
     ) -> tuple[Tensor, Tensor]:
         """Take what is fresh of a layer; return all that the pass is to see of it."""
         self.fresh[layer_idx] = (key_states.transpose(1, 2), value_states.transpose(1, 2))
@@ -200,12 +195,7 @@ class StepCache(Cache):
         self._index = slots * pool.capacity + positions
 
     def update(
-        self,
-        key_states: Tensor,
-        value_states: Tensor,
-        layer_idx: int,
-        *_args: Any,  # noqa: ANN401 (whatever a model adds)
-        **_kwargs: Any,  # noqa: ANN401
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: object, **__: object
     ) -> tuple[Tensor, Tensor]:
         """See `PrefillCache`."""
         return (
