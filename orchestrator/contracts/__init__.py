@@ -143,11 +143,8 @@ def check(method: Method[MethodSettings]) -> None:
 
 def connected(kind: BackendKind[Settings], endpoint: Endpoint) -> Backend:
     """Return the connection of a back-end; a `PluginError` if a run can't call what it has."""
-    try:
+    with plugins.blaming():
         connection, faults = kind.connect(endpoint), []
-    except TypeError as error:
-        # Such as a class that lacks an abstract method of `Backend`.
-        raise broken(kind, "connect", f"failed: {error}") from error
     called = {"generate": ("ask", "seed"), "score": ("ask",), "choose": ("ask",)}
     if not isinstance(connection, Backend):
         said = f"returned {type(connection).__name__}, which is not derived from Backend"

@@ -100,7 +100,7 @@ def size_of(value: object) -> int:
 # -- what single operations make -------------------------------------------------------------------
 
 
-def product(left: object, right: object) -> int:
+def _product(left: object, right: object) -> int:
     """Return the size of `left * right`."""
     if isinstance(left, int) and isinstance(right, int):
         if left.bit_length() + right.bit_length() > _MOST_BITS:
@@ -110,7 +110,7 @@ def product(left: object, right: object) -> int:
     return size * max(0, times) if isinstance(times, int) else size
 
 
-def power(base: Any, exponent: Any) -> int:  # noqa: ANN401 (whatever a template holds)
+def _power(base: Any, exponent: Any) -> int:  # noqa: ANN401 (whatever a template holds)
     """Return the size of `base ** exponent`."""
     whole = isinstance(base, int) and isinstance(exponent, int)
     if whole and base.bit_length() * max(0, exponent) > _MOST_BITS:
@@ -154,26 +154,26 @@ def padded(value: object, width: object = 80, *_: object, **__: object) -> int:
     return size_of(value) + _number(width) * (1 + str(value).count("\t"))
 
 
-def wrapped(s: object, *given: object, wrapstring: object = None, **_: object) -> int:
+def _wrapped(s: object, *given: object, wrapstring: object = None, **_: object) -> int:
     """Return the size of a text on lines of a width."""
     # At the least one character a line; by position the line's end is the fourth.
     end = given[2] if len(given) > 2 else wrapstring
     return size_of(s) * (1 + len(str(end or "\n")))
 
 
-def batched(value: object, linecount: object = 1, *_: object, slices: object = 1) -> int:
+def _batched(value: object, linecount: object = 1, *_: object, slices: object = 1) -> int:
     """Return the size of a list in rows of `linecount`, or in `slices` rows, filled up."""
     return size_of(value) + _ELEMENT * max(_number(linecount), _number(slices))
 
 
-def rounded(_value: object, precision: object = 0, *_: object, **__: object) -> int:
+def _rounded(_value: object, precision: object = 0, *_: object, **__: object) -> int:
     """Return the size of a rounded number."""
     if not isinstance(precision, int) or abs(precision) > _MOST_PLACES:
         raise TemplateTooCostly(f"it rounds to more than {_MOST_PLACES} places")
     return _ELEMENT
 
 
-def dumped(value: object, indent: object = None, *_: object, **__: object) -> int:
+def _dumped(value: object, indent: object = None, *_: object, **__: object) -> int:
     """Return the size of a value as JSON, of which every entry may stand on an indented line."""
     width = 0 if indent is None else _number(indent)
     total, to_visit = size_of(value), [(value, 1)]
@@ -188,8 +188,8 @@ def dumped(value: object, indent: object = None, *_: object, **__: object) -> in
 
 
 OF_OPERATORS: Final[Mapping[str, Callable[[Any, Any], int]]] = {
-    "*": product,
-    "**": power,
+    "*": _product,
+    "**": _power,
     "+": lambda left, right: size_of(left) + size_of(right),
     "%": lambda left, right: _by_percent(left, right) if isinstance(left, str) else _ELEMENT,
 }
@@ -199,14 +199,14 @@ OF_FILTERS: Final[Mapping[str, Callable[..., int]]] = {
     "indent": lambda s, width=4, *_, **__: (
         size_of(s) + _number(width) * (1 + len(str(s).splitlines()))
     ),
-    "wordwrap": wrapped,
-    "batch": batched,
-    "slice": batched,
+    "wordwrap": _wrapped,
+    "batch": _batched,
+    "slice": _batched,
     "format": lambda value, *given, **named: _by_percent(str(value), (given, named)),
-    "round": rounded,
+    "round": _rounded,
     # A comment at a time is cut out of a copy.
     "striptags": lambda value: size_of(value) * (1 + str(value).count("<!--")),
-    "tojson": dumped,
+    "tojson": _dumped,
 }
 
 

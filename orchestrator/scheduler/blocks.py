@@ -93,8 +93,10 @@ class StoppingRule(msgspec.Struct, frozen=True):
 
     def layout(self) -> "Layout":
         """Return the bounds of the blocks."""
+        if not self.sizes:
+            return Layout([*range(0, self.n_items, self.block), self.n_items], [], ())
         bounds, firsts, n = [0], [0], 0
-        for cluster, size in enumerate(self.sizes or (1,) * self.n_items, start=1):
+        for cluster, size in enumerate(self.sizes, start=1):
             n += size
             if n - bounds[-1] >= self.block or n == self.n_items:
                 bounds.append(n)
@@ -131,7 +133,7 @@ class Layout(NamedTuple):
 
     Attributes:
         bounds: The first item of each block, and the number of items.
-        firsts: The same of clusters.
+        firsts: The same of clusters; empty without clusters.
         sizes: Items of each cluster; empty without clusters.
     """
 

@@ -107,7 +107,7 @@ def test_its_server_is_asked_by_the_back_end_alone(tmp_path, lab):
         (
             "def provenance",
             "def of",
-            "connect() failed: Can't instantiate abstract class Connection",
+            "raised TypeError: Can't instantiate abstract class Connection",
         ),
         ("return Generation(", "return (", "returned tuple, not Generation or Failure"),
         ("return Provenance(", "return dict(", "returned dict, not Provenance or Failure"),
