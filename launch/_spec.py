@@ -60,7 +60,7 @@ def use_threads(n: int) -> None:
 
     MKL chooses the code of each function of `VML` at its first call. Where several threads make
     that call at once, one of them may take code of 12 bits for its share of the numbers
-    (pytorch/pytorch#188792: once in some 500 processes, cosines wrong by 1.5e-4). So each function
+    (pytorch/pytorch#188792; `python -m benchmarks.first_calls` counts). So each function
     is called once here, for one number.
     """
     import torch  # noqa: PLC0415 (takes seconds, and most that import this module compute nothing)
