@@ -372,8 +372,8 @@ def estimator_table(found: Preferences, key: str, judge: str) -> Table:
     for name in found.estimators:
         decisions = found.decisions(name)
         shares = float((decisions == 0).mean()), float((decisions == by_mean).mean())
-        rates = mean_preferences(summed(_wins(found, name)), 0.95).values
-        order = order_words(levelled(rates, 1.0), models)
+        won = summed(_wins(found, name)).win_matrix
+        order = order_words(levelled(won.sum(axis=1) / (won + won.T).sum(axis=1), 1.0), models)
         rows.append([WORDS[name], *shares, order])
     return make_table(
         f"{key}.estimators",

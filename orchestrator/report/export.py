@@ -1,8 +1,10 @@
 """Tables and frames as files that other programs read, and tables of several runs as one."""
 
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain, product
 from pathlib import Path
 from statistics import mean
@@ -75,7 +77,7 @@ def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
                 if form == "parquet":
                     written.append(write_part(part, aside / f"{at}.parquet"))
                 else:
-                    file.write(_text(part, form, at).encode())
+                    file.write(_text(part, form, at))
             if written:
                 # A group of rows is held until it is full, and the default is 122,880 rows.
                 columnar.scan(written).sink_parquet(file, row_group_size=PART_ROWS)
@@ -84,17 +86,19 @@ def write_frame(parts: Iterable[pl.DataFrame], path: Path, form: Format) -> int:
 
 def frame_text(parts: Iterable[pl.DataFrame], form: Literal["csv", "jsonl"]) -> str:
     """Return a frame as the text that `write_frame` writes."""
-    return "".join(_text(part, form, at) for at, part in enumerate(parts))
+    return b"".join(_text(part, form, at) for at, part in enumerate(parts)).decode()
 
 
-def _text(part: pl.DataFrame, form: Literal["csv", "jsonl"], at: int) -> str:
-    """Return a part of a frame, the first of which has the header."""
+def _text(part: pl.DataFrame, form: Literal["csv", "jsonl"], at: int) -> bytes:
+    """Return a part of a frame in UTF-8, the first of which has the header."""
     if form == "csv":
-        return harmless(part).write_csv(include_header=not at)
+        # As bytes from the first: lists of a million rows are gigabytes.
+        harmless(part).write_csv(written := io.BytesIO(), include_header=not at)
+        return written.getvalue()
     # Hidden characters stand in JSON inside of strings only.
     return _HIDDEN.sub(
         lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), part.write_ndjson()
-    )
+    ).encode()
 
 
 def harmless(frame: pl.DataFrame) -> pl.DataFrame:
@@ -105,11 +109,14 @@ def harmless(frame: pl.DataFrame) -> pl.DataFrame:
             # As `json.dumps` writes them, but for exponents: 1e-7, no 1e-07. A null stays.
             parts = pl.element().cast(pl.String).fill_null("null")
             written = pl.col(name).list.eval(parts).list.join(", ")
-            written = pl.format("[{}]", written.str.replace_all("inf", "Infinity", literal=True))
-            changed.append(frame.select(written.alias(name)).to_series())
+            if kind.inner.is_float() and frame[name].explode().is_infinite().any():
+                written = written.str.replace_all("inf", "Infinity", literal=True)
+            changed.append(frame.select(pl.format("[{}]", written).alias(name)).to_series())
         elif isinstance(kind, pl.List):
+            # Names of criteria, mostly: the same in each row.
+            dumped = cache(json.dumps) if kind.inner == pl.String else json.dumps
             values = frame[name].to_list()
-            lists = [None if value is None else json.dumps(value) for value in values]
+            lists = [None if value is None else dumped(tuple(value)) for value in values]
             changed.append(pl.Series(name, lists))
         elif kind == pl.String and (odd := frame[name].str.contains(_ODD)).any():
             cells = zip(frame[name], odd, strict=True)
