@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from os import PathLike, fspath
 from pathlib import Path
@@ -38,13 +39,6 @@ DatasetLike = str | PathLike[str] | SupportsArrow | Sequence[Mapping[str, object
 KEPT: Final = "recipe.yaml"
 """The recipe that Python gave, in the directory of its run."""
 _FILE: Final = "Recipe"
-_BUNDLED: Final = (
-    plugins.METHODS,
-    plugins.ANALYSES,
-    plugins.DATASETS,
-    plugins.LAUNCH,
-    plugins.BACKENDS,
-)
 
 
 class Recipe:
@@ -338,13 +332,10 @@ def _plain(value: object, path: source.KeyPath) -> object:
         return fspath(value)
     if isinstance(value, Plugin):
         settings = value.config.model_dump(mode="json", exclude_unset=True)
-        # A recipe names a bundled plug-in by its module, another one by `module:Class`.
-        plugin = type(value)
-        package, _, name = plugin.__module__.rpartition(".")
-        kind = name if package in _BUNDLED else f"{plugin.__module__}:{plugin.__qualname__}"
-        return _plain({"kind": kind, **settings}, path)
+        return _plain({"kind": plugins.kind_of(type(value)), **settings}, path)
     if isinstance(value, BaseModel):
-        return _plain(value.model_dump(mode="json", exclude_unset=True), path)
+        plain = partial(_plain, path=path)
+        return plain(value.model_dump(mode="json", exclude_unset=True, fallback=plain))
     if isinstance(value, Mapping):
         return {str(key): _plain(inner, (*path, str(key))) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -206,6 +206,15 @@ def class_name(family: str, kind: str) -> str:
     return kind.partition(":")[2] if point is None else point.attr or ""
 
 
+def kind_of(plugin: type) -> str:
+    """Return the kind by which a recipe names a class of ours, `module:Class` for another one."""
+    family, _, file = plugin.__module__.rpartition(".")
+    if family not in WORDS:
+        return f"{plugin.__module__}:{plugin.__qualname__}"
+    shared = {place: kind for kind, place in _shared(family).items()}
+    return shared.get(f"{file}:{plugin.__name__}", file)
+
+
 def about(family: str, kind: str) -> str:
     """Return the line that a kind says of itself: of the class that it names, else of its module.
 
