@@ -2,6 +2,8 @@
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orchestrator.analyses._orders import SameWinnerAnalysis
@@ -124,3 +126,31 @@ def test_one_evaluator_or_one_model_is_refused():
         Config(scores=SCORES[:1])
     with pytest.raises(UsageError, match="fewer than two models"):
         SameWinnerAnalysis(Config(scores=SCORES[:1] * 2)).summarise(context_of([gap("a", "1", 0)]))
+
+
+@given(
+    values=st.lists(st.floats(0.0, 1.0), min_size=3, max_size=12),
+    scale=st.sampled_from([1.0, 1e3, 1e9]),
+    data=st.data(),
+)
+def test_rounding_wins_nothing_at_any_scale_and_a_part_in_a_million_does(values, scale, data):
+    order = data.draw(st.permutations(range(len(values))))
+    rows = [gap("a", str(item), 0.1) for item in range(len(values))]
+
+    def winner(of_b: list[float]) -> str:
+        rated = pl.DataFrame(
+            {"method": "r", "item": str(item), "turn": 1, "model": model, "rating": scale * value,
+             "status": "ok"}
+            for model, given in (("a", values), ("b", of_b))
+            for item, value in enumerate(given)
+        )  # fmt: skip
+        scores = [{"method": "r", "column": "rating"}] * 2
+        context = context_of(rows, {"r": rated})
+        return str(
+            lines(SameWinnerAnalysis(Config(scores=scores)).summarise(context)[1])[0]["winner"]
+        )
+
+    same = [values[at] for at in order]
+    assert winner(same) == "tie"
+    assert winner([value + 1e-6 for value in same]) == "b"
+    assert winner([value - 1e-6 for value in same]) == "a"
