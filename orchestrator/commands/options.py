@@ -271,7 +271,7 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
             "export results",
             "write tables, frames and figures of a run to files",
             _RUN,
-            _NO_CODE,
+            _CODE,
             _UNTRUSTED,
             _value("--to DIR", "output folder, created if necessary"),
             _value(
