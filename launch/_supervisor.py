@@ -172,7 +172,7 @@ class Parts:
             self._n_told += line.endswith(_watchdog.TOLD)
 
     @property
-    def were_told(self) -> bool:
+    def was_told(self) -> bool:
         """True if each was told by its machine to end.
 
         The end of one part has the cluster end the others, but not that one.
@@ -434,7 +434,7 @@ class Server:
             elif not has_ended:
                 self.node = self._parts.silent()[0]
             self.was_lost = bool(self.node) and (self._is_cut_off or lost == self.node)
-            self.was_told = self._parts.were_told or self._carrier.ended_it(said)
+            self.was_told = self._parts.was_told or self._carrier.ended_it(said)
         if not has_ended:
             if self._carrier is not None:
                 self._end()

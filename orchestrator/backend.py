@@ -368,6 +368,34 @@ class Backend(Asked, ABC):
         """Close connections."""
 
 
+Call = Callable[[Backend], Awaitable[T | Failure]]
+"""Asks a server."""
+
+
+class Client(Asked, ABC):
+    """Asks by `send`."""
+
+    @abstractmethod
+    async def send(self, call: Call[T]) -> T | Failure:
+        """Return the outcome from one of the servers."""
+
+    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
+        """See `Asked`."""
+        return await self.send(lambda backend: backend.generate(ask, seed))
+
+    async def score(self, ask: ScoreAsk) -> Scored | Failure:
+        """See `Asked`."""
+        return await self.send(lambda backend: backend.score(ask))
+
+    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
+        """See `Asked`."""
+        return await self.send(lambda backend: backend.choose(ask))
+
+    async def reward(self, ask: RewardAsk) -> Rewards | Failure:
+        """See `Asked`."""
+        return await self.send(lambda backend: backend.reward(ask))
+
+
 class BackendKind(Plugin[ConfigT], ABC):
     """A kind of back-end: how servers of one kind are spoken to.
 

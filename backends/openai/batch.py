@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 from uuid import uuid4
 
 import msgspec
@@ -35,14 +35,13 @@ from backends.openai.batch_files import (
     request_line,
 )
 from backends.openai.transport import OpenaiTransport
-from orchestrator.ask import ChooseAsk, GenerateAsk, Request, ScoreAsk
-from orchestrator.backend import LOCAL, ROUTES_MISSING, Asked, Batch, Endpoint
+from orchestrator.ask import Request
+from orchestrator.backend import LOCAL, ROUTES_MISSING, Batch, Call, Client, Endpoint, T
 from orchestrator.errors import RunDirectoryError, UsageError
-from orchestrator.records import REQUEST, SERVER, Choice, Failure, Generation, Scored
+from orchestrator.records import REQUEST, SERVER, Failure
 from orchestrator.wire import failures
 from orchestrator.wire.failures import known
 
-T = TypeVar("T")
 _KEY: ContextVar[bytes | None] = ContextVar("key of the request that is asked", default=None)
 # How long a batch is tried to be sent, and the longest wait between two attempts.
 _PATIENCE_S: Final = 600.0
@@ -64,35 +63,27 @@ class Batched(Connection):
     defers = True
     _transport: "BatchTransport"
 
-    def for_request(self, request: Request) -> "_OfRequest":
+    def for_request(self, request: Request) -> "ForRequest":
         """See `orchestrator.backend.Backend`."""
-        return _OfRequest(self, request.key)
+        return ForRequest(self, request.key)
 
     async def withdraw(self) -> None:
         """See `orchestrator.backend.Backend`."""
         await self._transport.withdraw()
 
 
-class _OfRequest(Asked):
+class ForRequest(Client):
     """Asks for one request, whose key goes along; what else a worker asks has none."""
 
     def __init__(self, backend: Batched, key: bytes) -> None:
         self._backend = backend
         self._key = key
 
-    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
-        return await self._keyed(self._backend.generate(ask, seed))
-
-    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
-        return await self._keyed(self._backend.choose(ask))
-
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:
-        return await self._backend.score(ask)
-
-    async def _keyed(self, asked: Awaitable[T]) -> T:
+    async def send(self, call: Call[T]) -> T | Failure:
+        """See `orchestrator.backend.Client`."""
         before = _KEY.set(self._key)
         try:
-            return await asked
+            return await call(self._backend)
         finally:
             _KEY.reset(before)
 

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -315,23 +316,20 @@ def _in_thread(function: Callable[[], T], n_threads: int) -> T:
     The threading library of `torch` keeps helpers for every thread that computed something, and
     with more of them than cores all wait asleep, which takes half of a decoding step's time.
     """
-    found: list[T] = []
-    errors: list[BaseException] = []
+    found: Future[T] = Future()
 
     def call() -> None:
         use_threads(n_threads)
         try:
-            found.append(function())
+            found.set_result(function())
         except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)
-            errors.append(error)
+            found.set_exception(error)
 
     # Does not keep the process when a signal ends it meanwhile.
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join()
-    if errors:
-        raise errors[0]
-    return found[0]
+    return found.result()
 
 
 def serve(

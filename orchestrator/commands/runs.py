@@ -199,7 +199,7 @@ def repair(options: argparse.Namespace) -> int:
 def _recipe_mended(directory: RunDirectory, store: Store) -> list[str]:
     """Restore the last recipe from the store, where its file is damaged."""
     file = directory.last_revision or directory.revisions / "1.yaml"
-    text = store.get_meta(REVISION)
+    text = store.meta.get(REVISION)
     try:
         if last_revision(directory) is not None or text is None:
             return []

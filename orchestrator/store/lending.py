@@ -127,6 +127,10 @@ class Lender:
 
     Nothing is written there.
 
+    Attributes:
+        path: Its run directory.
+        meta: Values of the run.
+
     Raises:
         RunDirectoryError: If it is no run, or its store is of another schema.
         StoreError: If the store can't be opened.
@@ -137,7 +141,7 @@ class Lender:
         self.path = run
         self._reader = Reader(path, None)
         try:
-            self._meta = values.read(self._reader.query)
+            self.meta = values.read(self._reader.query)
         except OrchestratorError:
             self._reader.close()
             raise
@@ -181,10 +185,6 @@ class Lender:
             StoreError: If they can't be read.
         """
         return self._held[2]
-
-    def get_meta(self, key: str) -> str | None:
-        """A value of that run."""
-        return self._meta.get(key)
 
     @cached_property
     def _held(self) -> tuple[dict[bytes, int], lookup.KeyFilter, dict[int, StoredServer]]:

@@ -70,8 +70,9 @@ class Owner(msgspec.Struct, frozen=True):
         is_other = self.machine and self.machine != _this_machine()
         return self.host == socket.gethostname() and not is_other
 
+    @property
     def is_alive(self) -> bool:
-        """Return True if the process still runs; only this machine's can be asked."""
+        """True if the process still runs; only this machine's can be asked."""
         try:
             process = psutil.Process(self.pid)
             is_same = abs(process.create_time() - self.started_s) < _START_TOLERANCE_S
@@ -180,7 +181,7 @@ def _take(path: Path, owner: Owner) -> None:
 def _remove_if_stale(path: Path, mine: Path) -> None:
     found = read_owner(path)
     if found is not None and found.is_here:
-        is_gone = not found.is_alive()
+        is_gone = not found.is_alive
     else:
         # Both times are the file server's, so that clocks need not agree.
         is_gone = _mtime(mine) - _mtime(path) > _STALE_S
@@ -246,8 +247,8 @@ _NETWORK_TYPES: Final = frozenset((
 _LOCAL_FUSE: Final = frozenset(("fuse.fuse-overlayfs", "fuse.mergerfs", "fuse.bindfs"))
 
 
-def network_fs(path: Path) -> str | None:
-    """Name of the network file system that holds `path` (or will, once it exists), else None."""
+def is_network_fs(path: Path) -> bool:
+    """Return True if `path` is (or will be) on a file system shared between machines."""
     existing = path.absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
@@ -260,12 +261,7 @@ def network_fs(path: Path) -> str | None:
             if len(point.parts) >= depth and existing.is_relative_to(point):
                 kind, depth = mount.fstype, len(point.parts)
     is_fuse = kind.startswith("fuse.") and kind not in _LOCAL_FUSE
-    return kind if kind in _NETWORK_TYPES or is_fuse else None
-
-
-def is_network_fs(path: Path) -> bool:
-    """Return True if `path` is on a file system shared between machines."""
-    return network_fs(path) is not None
+    return kind in _NETWORK_TYPES or is_fuse
 
 
 _STATEMENT_S: Final = 60.0

@@ -220,13 +220,13 @@ class RunDirectory:
         except (ValueError, KeyError, TypeError):
             return None
         age_s = max(0.0, (datetime.now(UTC) - at).total_seconds())  # a clock may be set back
-        is_alive = writer.is_alive() if writer.is_here else age_s < _REMOTE_ALIVE_S
+        is_alive = writer.is_alive if writer.is_here else age_s < _REMOTE_ALIVE_S
         return RunStatus(values, writer, at, age_s, is_alive)
 
     def holder(self) -> Owner | None:
         """The process that says it holds this run; None where there is none or it is gone."""
         owner = read_owner(self.path / _LOCK) or read_owner(self.path / _OWNER)
-        if owner is None or (owner.is_here and not owner.is_alive()):
+        if owner is None or (owner.is_here and not owner.is_alive):
             return None
         return owner
 

@@ -52,6 +52,7 @@ class Store(Readings):
     Attributes:
         servers: Servers that answered, also those of other runs that lent outcomes.
         vocabulary: Texts of tokens.
+        meta: Values of the run (seed, versions, …), which `set_meta` sets.
     """
 
     def __init__(self, path: Path, tables: Tables | None) -> None:
@@ -63,7 +64,7 @@ class Store(Readings):
         self._names = Names(self._query, self.submit)
         self.servers = Servers(self._query, self.submit)
         self.vocabulary = Vocabulary(self._query, self.submit)
-        self._meta = values.read(self._query)
+        self.meta = values.read(self._query)
         # Others may write while this one only reads, so nothing is known without asking.
         self._held = None if tables is None else Held(self._query, tables.recent)
         self._writer = None if tables is None else Writer(tables)
@@ -236,18 +237,14 @@ class Store(Readings):
     # -- values ------------------------------------------------------------------------------------
 
     def set_meta(self, key: str, value: str) -> None:
-        """Keep a value of the run (seed, versions, …).
+        """Keep a value of the run.
 
         Raises:
             StoreError: If an earlier write failed.
         """
-        if self._meta.get(key) != value:
+        if self.meta.get(key) != value:
             self.submit(MetaEntry(key, value))
-            self._meta[key] = value
-
-    def get_meta(self, key: str) -> str | None:
-        """A value of the run; None where it was never set."""
-        return self._meta.get(key)
+            self.meta[key] = value
 
     # -- plans and units ---------------------------------------------------------------------------
 
@@ -261,7 +258,7 @@ class Store(Readings):
             StoreError: If it can't be written.
         """
         number = self._writing().call(lambda c: open_plan(c, plan_hash, n_units, values))
-        self._meta |= values
+        self.meta |= values
         return number
 
     def adopt(self, plan_id: int, units: Iterable[tuple[int, bytes]]) -> None:

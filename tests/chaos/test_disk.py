@@ -16,8 +16,9 @@ from tests.chaos.arena import Arena, Oracle, end_of, module, outcomes, until_rec
 
 SECTION = "The disk"
 NETWORK = """
-import orchestrator.store.owner as found
-found.network_fs = lambda path: "nfs"
+from types import SimpleNamespace
+import psutil
+psutil.disk_partitions = lambda **_: [SimpleNamespace(mountpoint="/", fstype="nfs")]
 """
 
 

@@ -377,7 +377,7 @@ def going_on(here, run, monkeypatch):
         plan = store.open_plan(b"n" * 16, 10_000)
         store.set_meta("units", "10000")
         store.flush()
-        known = json.loads(store.get_meta("frames") or "")
+        known = json.loads(store.meta.get("frames") or "")
         rows = {
             name: tuple(
                 {"item": "i", "model": "weak", "method": name, "status": "ok"}.get(column)

@@ -153,7 +153,7 @@ def test_a_log_without_its_index_is_read_from_a_copy(here, foreign):
     (run / "store.sqlite-wal").write_bytes(held[1])
     before = files_of(run)
     with Store.open(run / "store.sqlite", read_only=True) as store:
-        assert store.get_meta("late") == "x"
+        assert store.meta.get("late") == "x"
     assert files_of(run) == before
 
 

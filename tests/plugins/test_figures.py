@@ -169,7 +169,7 @@ def test_roles_that_do_not_fit_the_columns_are_damage(folder, tmp_path):
     # What is put in its place says nothing of roles; the next run does.
     salvage(target)
     with Store.open(target, read_only=True) as store:
-        assert store.get_meta(ROLES) is None
+        assert store.meta.get(ROLES) is None
 
 
 def test_its_ranking_forms_while_it_runs():

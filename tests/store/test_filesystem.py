@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from orchestrator.store.owner import is_network_fs, network_fs
+from orchestrator.store.owner import is_network_fs
 
 Mount = tuple[Path, str]
 
@@ -34,7 +34,7 @@ def mounted(monkeypatch: pytest.MonkeyPatch):
 )  # fmt: skip
 def test_types_of_file_systems_of_clusters_are_known(kind, mounted, tmp_path):
     mounted((tmp_path, kind))
-    assert network_fs(tmp_path / "runs" / "not there yet") == kind
+    assert is_network_fs(tmp_path / "runs" / "not there yet")
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_the_innermost_mount_counts_and_of_two_at_one_place_the_later(mounted, t
     scratch = tmp_path / "my scratch"
     scratch.mkdir()
     mounted((tmp_path, "lustre"), (scratch, "xfs"))
-    assert (network_fs(tmp_path), network_fs(scratch)) == ("lustre", None)
+    assert (is_network_fs(tmp_path), is_network_fs(scratch)) == (True, False)
     mounted((scratch, "xfs"), (scratch, "wekafs"))
-    assert (network_fs(tmp_path), network_fs(scratch)) == (None, "wekafs")
+    assert (is_network_fs(tmp_path), is_network_fs(scratch)) == (False, True)
 
 
 def test_a_link_leads_to_the_file_system_of_its_target(mounted, tmp_path):
@@ -59,7 +59,7 @@ def test_a_link_leads_to_the_file_system_of_its_target(mounted, tmp_path):
     shared.mkdir()
     home.symlink_to(shared)
     mounted((shared, "panfs"))
-    assert network_fs(home) == "panfs"
+    assert is_network_fs(home)
 
 
 def test_without_a_list_of_mounts_a_file_system_is_local(monkeypatch, tmp_path):
@@ -67,4 +67,4 @@ def test_without_a_list_of_mounts_a_file_system_is_local(monkeypatch, tmp_path):
         raise FileNotFoundError("/proc/self/mounts")
 
     monkeypatch.setattr(psutil, "disk_partitions", missing)
-    assert network_fs(tmp_path) is None
+    assert not is_network_fs(tmp_path)

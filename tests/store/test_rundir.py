@@ -10,21 +10,25 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
+import psutil
 import pytest
 
 from orchestrator.errors import RunDirectoryError, StoreError
-from orchestrator.store import Owner, RunDirectory, Store, newest, owner
+from orchestrator.store import Owner, RunDirectory, Store, newest
 from orchestrator.store import owner as owners
 
 HOLDER = """
 import sys
 from pathlib import Path
-from orchestrator.store import RunDirectory, owner
+from types import SimpleNamespace
+import psutil
+from orchestrator.store import RunDirectory
 
 if len(sys.argv) > 2:
-    owner.network_fs = lambda path: "test"
+    psutil.disk_partitions = lambda **_: [SimpleNamespace(mountpoint="/", fstype="nfs")]
 with RunDirectory.lock(Path(sys.argv[1])) as directory:
     directory.write_status({"n": 1})
     sys.stdout.write("held\\n")
@@ -51,7 +55,8 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner, "network_fs", lambda path: "test")
+    root = SimpleNamespace(mountpoint="/", fstype="nfs")
+    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: [root])
 
 
 def test_run_directory_is_for_its_owner_only(run: Path) -> None:
@@ -283,8 +288,8 @@ def test_status_of_a_dead_run_says_so(run: Path) -> None:
 
 def test_pid_that_another_process_has_now_is_not_the_writer() -> None:
     me = owners.this_process()
-    assert me.is_alive()
-    assert not msgspec.structs.replace(me, started_s=me.started_s - 1000).is_alive()
+    assert me.is_alive
+    assert not msgspec.structs.replace(me, started_s=me.started_s - 1000).is_alive
 
 
 def test_status_may_hold_what_is_not_utf8(run: Path) -> None:
@@ -319,7 +324,7 @@ def test_server_logs_stay_in_their_folder_and_apart(run: Path) -> None:
 
 
 def test_local_disk_is_no_network_file_system(tmp_path: Path) -> None:
-    assert not owner.is_network_fs(tmp_path / "not" / "there" / "yet")
+    assert not owners.is_network_fs(tmp_path / "not" / "there" / "yet")
 
 
 def take_over(run: Path) -> None:
@@ -368,7 +373,7 @@ def test_an_owner_file_that_is_gone_for_a_moment_loses_nothing(run: Path) -> Non
 def test_a_process_of_a_machine_of_the_same_name_is_not_taken_for_ours() -> None:
     mine = owners.this_process()
     assert mine.is_here
-    assert mine.is_alive()
+    assert mine.is_alive
     for machine in ("another boot pid:[1]", ""):
         twin = msgspec.structs.replace(mine, machine=machine)
         # Versions before this one did not say.

@@ -75,7 +75,7 @@ def test_pages_that_were_overwritten_lose_what_was_on_them_and_no_more(path: Pat
     assert n_kept >= N - PAGE // 64
     assert found.kept["judge", "choose"] + found.n_lost >= N + 1
     with Store.open(path) as store:
-        assert store.get_meta("spent") == "7"
+        assert store.meta.get("spent") == "7"
 
 
 def test_a_flipped_bit_in_a_number_loses_that_outcome_and_says_whose_it_was(path: Path) -> None:

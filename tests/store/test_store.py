@@ -5,14 +5,16 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 from orchestrator.backend import Provenance
 from orchestrator.errors import StoreError
 from orchestrator.records import Failure, Generation
-from orchestrator.store import Store, StoredServer, connections, owner
+from orchestrator.store import Store, StoredServer, connections
 from tests.store.helpers import choice, key, origin, outcomes_of, put
 
 SERVER = Provenance(backend="fake", base_url="http://127.0.0.1:1", model="m")
@@ -158,10 +160,10 @@ def test_values_of_the_run_survive(path: Path) -> None:
     with Store.open(path) as store:
         store.set_meta("seed", "1")
         store.set_meta("seed", "2")
-        assert store.get_meta("seed") == "2"
+        assert store.meta.get("seed") == "2"
     with Store.open(path, read_only=True) as store:
-        assert store.get_meta("seed") == "2"
-        assert store.get_meta("recipe") is None
+        assert store.meta.get("seed") == "2"
+        assert store.meta.get("recipe") is None
 
 
 def test_entries_are_committed_in_order(store: Store, path: Path) -> None:
@@ -203,7 +205,7 @@ def test_a_reader_sees_one_moment_whatever_is_written_meanwhile(store: Store, pa
             store.flush()
             assert len(outcomes_of(reader, (key(n) for n in range(300)))) == number
             assert reader.n_ended(plan) == number == len(list(reader.iter_rows(plan, "frame")))
-            assert reader.get_meta("n") == (str(number - 1) if number else None)
+            assert reader.meta.get("n") == (str(number - 1) if number else None)
             reader.check_places(plan, number)
             with ThreadPoolExecutor() as threads:
                 assert threads.submit(reader.n_ended, plan).result() == number
@@ -247,7 +249,8 @@ def test_closed_store_says_so(path: Path) -> None:
 @pytest.fixture
 def exclusive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each store is on a network file system."""
-    monkeypatch.setattr(owner, "network_fs", lambda path: "test")
+    root = SimpleNamespace(mountpoint="/", fstype="nfs")
+    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: [root])
 
 
 @pytest.mark.usefixtures("exclusive")

@@ -27,7 +27,7 @@ def write(path: Path) -> None:
 
 def read(path: Path) -> dict[str, str | None]:
     with Store.open(path, read_only=True) as store:
-        return {key: store.get_meta(key) for key in WRITTEN}
+        return {key: store.meta.get(key) for key in WRITTEN}
 
 
 @pytest.fixture(scope="module")

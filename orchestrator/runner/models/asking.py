@@ -1,20 +1,21 @@
 """Requests of probes: plain ones, the search for servers here, and questions to one model."""
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk, ScoreAsk
+from orchestrator.ask import GenerateAsk
 from orchestrator.backend import (
     NOT_OFFERED,
     ROUTES_MISSING,
-    Asked,
     Backend,
+    Call,
+    Client,
     Endpoint,
     Provenance,
+    T,
     server_address,
     split_query,
     verified,
@@ -27,12 +28,9 @@ from orchestrator.records import (
     ACCOUNT,
     SERVER,
     UNCLEAR,
-    Choice,
     Failure,
     Generation,
     Messages,
-    Rewards,
-    Scored,
     unsupported,
 )
 from orchestrator.runner.event_loop import at_once
@@ -195,34 +193,6 @@ _LONGEST_WAIT_S: Final = 5.0
 _OWN_ERRORS: Final = frozenset({200, 500})
 # What may be asked at a time. The answer to one question seldom waits for that to another.
 AT_ONCE: Final = 8
-
-T = TypeVar("T")
-Call = Callable[[Backend], Awaitable[T | Failure]]
-"""Asks a server."""
-
-
-class Client(Asked, ABC):
-    """Asks by `send`."""
-
-    @abstractmethod
-    async def send(self, call: Call[T]) -> T | Failure:
-        """Return the outcome from one of the servers."""
-
-    async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
-        """See `orchestrator.backend.Asked`."""
-        return await self.send(lambda backend: backend.generate(ask, seed))
-
-    async def score(self, ask: ScoreAsk) -> Scored | Failure:
-        """See `orchestrator.backend.Asked`."""
-        return await self.send(lambda backend: backend.score(ask))
-
-    async def choose(self, ask: ChooseAsk) -> Choice | Failure:
-        """See `orchestrator.backend.Asked`."""
-        return await self.send(lambda backend: backend.choose(ask))
-
-    async def reward(self, ask: RewardAsk) -> Rewards | Failure:
-        """See `orchestrator.backend.Asked`."""
-        return await self.send(lambda backend: backend.reward(ask))
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

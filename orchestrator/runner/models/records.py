@@ -189,7 +189,7 @@ _TOLD: Final = frozenset({"generate", "score", "bos_twice", "prompt_tokens", "th
 
 def probe_record(store: Store, label: str) -> ProbeRecord | None:
     """Return the findings about a model's server; None if it was not probed."""
-    text = store.get_meta(_key(label))
+    text = store.meta.get(_key(label))
     return None if text is None else msgspec.json.decode(text, type=ProbeRecord)
 
 
@@ -201,7 +201,7 @@ def likeness_notes(store: Store, identities: Mapping[str, bytes]) -> list[str]:
     words, changed = [], []
     for model, identity in identities.items():
         label = server_label(model, identity)
-        if (at := store.get_meta(key := _CHANGED + label)) is not None:
+        if (at := store.meta.get(key := _CHANGED + label)) is not None:
             changed += changes({key: at})
         server = store.server_of_model(label)
         if server is None or server.provenance.base_url == LAUNCHED:
@@ -230,8 +230,8 @@ def adopt_probe(store: Store, label: str, lender: Lender, server: StoredServer) 
 
     The server that answers now is then held to it.
     """
-    text = lender.get_meta(_key(server.model))
-    if text is None or store.get_meta(_key(label)) is not None:
+    text = lender.meta.get(_key(server.model))
+    if text is None or store.meta.get(_key(label)) is not None:
         return
     # A record that can't be read, as of another version, is made anew.
     with contextlib.suppress(msgspec.MsgspecError):

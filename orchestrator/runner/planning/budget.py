@@ -418,7 +418,7 @@ def spent_by(store: Store) -> Spent | None:
     Raises:
         StoreError: If that can't be read.
     """
-    return _decoded(store.get_meta(SPENT), store.path)
+    return _decoded(store.meta.get(SPENT), store.path)
 
 
 def add_spent(texts: Mapping[Path, str | None]) -> str | None:

@@ -72,7 +72,7 @@ def stored_revision(store: Store, run_dir: RunDirectory) -> dict[str, Any]:
     Raises:
         StoreError: If none can be read although there is a plan.
     """
-    text = store.get_meta(REVISION)
+    text = store.meta.get(REVISION)
     if text is not None and text.startswith(_SUM):
         with suppress(*_UNREADABLE):
             return parse(text.encode())

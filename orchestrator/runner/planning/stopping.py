@@ -117,7 +117,7 @@ def _rankings(plan: Plan) -> tuple[list[Ranking], list[Slot | None]]:
 
 def remember_not_needed(blocks: Blocks | None, plan_id: int, store: Store) -> None:
     """Keep the number of units that are not needed, for whoever counts what is left."""
-    if blocks is not None or store.get_meta(NOT_NEEDED) is not None:
+    if blocks is not None or store.meta.get(NOT_NEEDED) is not None:
         store.set_meta(NOT_NEEDED, f"{plan_id} {0 if blocks is None else blocks.n_not_needed}")
 
 
@@ -159,7 +159,7 @@ def read_orders(store: Store) -> Orders | None:
     Raises:
         StoreError: If the rule is damaged.
     """
-    plan_id, text = store.current_plan, store.get_meta(RULE)
+    plan_id, text = store.current_plan, store.meta.get(RULE)
     if plan_id is None or text is None:
         return None
     try:

@@ -155,7 +155,7 @@ def roles(store: Store) -> dict[str, RowRoles] | None:
     Raises:
         StoreError: If they are damaged.
     """
-    known = store.get_meta(ROLES)
+    known = store.meta.get(ROLES)
     if known is None:
         return None
     schemas = schemas_of(store)
@@ -174,14 +174,14 @@ def completeness(store: Store, n_not_needed: int | None = None, n_failed: int = 
     Without `n_not_needed`, units that a stopping rule found to be not needed are those that its
     last call knew. Only rows tell how many units failed.
     """
-    plan_id, total = store.current_plan, store.get_meta(UNITS)
+    plan_id, total = store.current_plan, store.meta.get(UNITS)
     if plan_id is None or total is None:
         return Completeness(failed=n_failed)
     n_units = store.n_units(plan_id)
     if total != str(n_units):
         raise damaged("the number of units is", f"it is {n_units:,} and {total!r:.80}")
     if n_not_needed is None:
-        of_plan, _, said = (store.get_meta(NOT_NEEDED) or "").partition(" ")
+        of_plan, _, said = (store.meta.get(NOT_NEEDED) or "").partition(" ")
         said = said if of_plan == str(plan_id) else "0"
         if not (said.isascii() and said.isdecimal()):
             raise damaged("the number of units that are not needed is", f"{said!r:.80}")
@@ -205,7 +205,7 @@ def failed_units(store: Store) -> int:
 
 def schemas_of(store: Store) -> dict[str, dict[str, str]]:
     """Columns of each frame of the current plan."""
-    known = store.get_meta(FRAMES)
+    known = store.meta.get(FRAMES)
     if known is None:
         return {}
     try:

@@ -251,7 +251,7 @@ class Fleet:
 
     async def _answers(self, server: Launched) -> bool:
         """Return whether a launched server answers anything; one that has ended does not hang."""
-        if server.server is None or server.exit_code() is not None:
+        if server.server is None or server.server.exit_code() is not None:
             return True
         spec = self._specs[server.models[0].name]
         way = await self._way(spec, self._number(server))

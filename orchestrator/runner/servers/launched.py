@@ -316,10 +316,6 @@ class Launched:
             "dead_server", f"{end.said}. It failed {why}; see {self._log_path}", permanent=True
         )
 
-    def exit_code(self) -> int | None:
-        """None while it runs, or before it is started."""
-        return None if self.server is None else self.server.exit_code()
-
     async def rest(self) -> None:
         """End it until it is needed again, kept or not: others need its room."""
         async with self._lock:

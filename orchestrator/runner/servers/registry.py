@@ -24,12 +24,11 @@ import psutil
 from orchestrator.disk import files
 from orchestrator.errors import UsageError
 from orchestrator.serving import Keepable, RunningServer
+from orchestrator.store.owner import Owner
 
 FOLDER_VARIABLE: Final = "ORCHESTRATOR_STATE"
 # A server is given as long as its watchdog gives it, and then no more.
 _STOP_S: Final = 30.0
-# The watchdog must be the process that it was: its number may have been given to another.
-_SAME_START_S: Final = 1.0
 _GONE: Final = 1
 _OWNER_ONLY: Final = 0o600
 # A server of a cluster of which nothing was written for so long has ended with the job that keeps
@@ -71,9 +70,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     job: str = ""
 
     @property
-    def is_here(self) -> bool:
-        """True if it was kept on this machine; homes may be shared."""
-        return self.host == socket.gethostname()
+    def keeper(self) -> Owner:
+        """The process `watchdog`; homes may be shared, and its number be another's by now."""
+        return Owner(self.host, self.watchdog, self.started)
 
     @property
     def is_alive(self) -> bool:
@@ -81,7 +80,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
         if self.job:
             now = datetime.now(UTC).timestamp()
             return now - self.started < _LAST_SAID_S
-        return self.is_here and _process(self) is not None
+        return self.keeper.is_alive
 
 
 class KeptServer:
@@ -144,7 +143,7 @@ class ServerRegistry:
         for path in sorted(self._folder.glob("*.json")):
             with contextlib.suppress(OSError, msgspec.DecodeError):
                 kept = msgspec.json.decode(path.read_bytes(), type=Kept)
-                if (kept.is_here or kept.job) and not kept.is_alive:
+                if (kept.keeper.is_here or kept.job) and not kept.is_alive:
                     self.forget(kept)
                     continue
                 yield kept
@@ -183,14 +182,14 @@ class ServerRegistry:
         if kept.job:
             self._tell(kept)
             return
-        if not kept.is_here:
+        if not kept.keeper.is_here:
             raise UsageError(f"{kept.name} runs on {kept.host}; stop it there")
-        watchdog = _process(kept)
-        if watchdog is not None:
+        if kept.is_alive:
             with contextlib.suppress(psutil.Error):
+                watchdog = psutil.Process(kept.watchdog)
                 watchdog.send_signal(signal.SIGTERM)
-                watchdog.wait(_STOP_S)
-            with contextlib.suppress(psutil.Error):
+                with contextlib.suppress(psutil.TimeoutExpired):
+                    watchdog.wait(_STOP_S)
                 # The kernel ends the server with its watchdog.
                 watchdog.kill()
                 watchdog.wait(_STOP_S)
@@ -205,8 +204,8 @@ class ServerRegistry:
         while mark.exists():
             if time.monotonic() > until:
                 mark.unlink(missing_ok=True)
-                said = f"process {kept.watchdog} on {kept.host}"
-                raise UsageError(f"{kept.name}: {said} has not ended it; stop that one (Ctrl-C)")
+                said = f"{kept.keeper} has not ended it; stop that one (Ctrl-C)"
+                raise UsageError(f"{kept.name}: {said}")
             time.sleep(_LOOK_S)
 
     def interrupted(self, kept: Kept) -> bool:
@@ -238,14 +237,6 @@ def state_folder() -> Path:
         return Path(own) / "servers"
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "orchestrator" / "servers"
-
-
-def _process(kept: Kept) -> psutil.Process | None:
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(kept.watchdog)
-        same = abs(process.create_time() - kept.started) < _SAME_START_S
-        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
-    return None
 
 
 _log = logging.getLogger(__name__)

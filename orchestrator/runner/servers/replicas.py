@@ -17,11 +17,19 @@ from typing import Any, Final, cast
 import msgspec
 
 from orchestrator.ask import Request
-from orchestrator.backend import Asked, Backend, Provenance, ServerLoad, answered
+from orchestrator.backend import (
+    Asked,
+    Backend,
+    Call,
+    Client,
+    Provenance,
+    ServerLoad,
+    T,
+    answered,
+)
 from orchestrator.errors import LaunchError, OrchestratorError
 from orchestrator.records import UNREACHED, Failure
 from orchestrator.runner.event_loop import Errand
-from orchestrator.runner.models.asking import Call, Client, T
 from orchestrator.scheduler.copies import SILENT_AFTER_S, Copies, Copy, Tried
 
 # How often it is looked whether a server has gone silent.

@@ -164,13 +164,18 @@ class SlurmServer(Carrier):
             choosy = [f"--nodelist={prefer}", f"--immediate={_CHOOSY_S}"]
         elif self.lost:
             choosy = [f"--exclude={','.join(self.lost)}"]
-        # What is asked for and no more, so that several steps share a node. A step that asks for no
-        # GPUs would take all that the job has there.
-        no_gpus = [] if size.gpus else ["--gres=none"]
-        of_a_step = ["--exact", f"--mem={size.memory or 0}", *no_gpus]
+        if self.queues:
+            # By its name it is found before it has a number.
+            self._name = f"orch-{self._models[0]}-{secrets.token_hex(4)}"
+            own = [f"--job-name={self._name}", *options_of(self._cluster)]
+            own += [f"--mem={size.memory}"] if size.memory else []
+        else:
+            # What is asked for and no more, so that several steps share a node. A step that asks
+            # for no GPUs would take all that the job has there.
+            own = ["--exact", f"--mem={size.memory or 0}", *([] if size.gpus else ["--gres=none"])]
         return (
             "srun",
-            *(self._of_a_job() if self.queues else of_a_step),
+            *own,
             f"--nodes={self.n_nodes}",
             f"--ntasks={self.n_nodes}",
             *(_TOGETHER if self.n_nodes > 1 else ()),
@@ -182,16 +187,6 @@ class SlurmServer(Carrier):
             *choosy,
             *set_up(self._cluster, words),
         )
-
-    def _of_a_job(self) -> list[str]:
-        cluster = self._cluster
-        # By its name it is found before it has a number.
-        self._name = f"orch-{self._models[0]}-{secrets.token_hex(4)}"
-        return [
-            f"--job-name={self._name}",
-            *options_of(cluster),
-            *([f"--mem={self._size.memory}"] if self._size.memory else []),
-        ]
 
     def inside(self, words: Sequence[str]) -> tuple[str, ...]:
         """See `Carrier`."""

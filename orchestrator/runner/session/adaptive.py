@@ -78,7 +78,7 @@ class Adaptive:
         identities = prepared.plan.identities
         labels = {name: server_label(name, identities[name]) for name in prepared.identities}
         n_servers = {name: fleet.n_servers(name) for name in labels}
-        kept = decoded(store.get_meta(META))
+        kept = decoded(store.meta.get(META))
         controllers, limits = {}, {}
         for name, n in n_servers.items():
             spec = prepared.models[name]
