@@ -17,14 +17,7 @@ from backends._tokens import Cache, Contexts, Ids, as_outcome
 from backends._transport import Transport
 from orchestrator.ask import ChooseAsk, ScoreAsk
 from orchestrator.backend import Endpoint
-from orchestrator.records import (
-    Choice,
-    Failure,
-    Label,
-    Messages,
-    Scored,
-    unsupported,
-)
+from orchestrator.records import Choice, Failure, Label, Messages, Scored, unsupported
 from orchestrator.wire import by_ids, replies
 from orchestrator.wire.by_ids import Cut, Forced, Walk
 from orchestrator.wire.failures import Failed

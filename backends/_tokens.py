@@ -80,7 +80,7 @@ class TokenizerRoutes:
         """A text; `special` adds what the tokenizer puts around one."""
         return await self._ask(
             f"{self.prefix}/tokenize",
-            by_ids.tokenize_text(self._model, text, special=special),
+            by_ids.tokenize(self._model, text, special=special),
             by_ids.token_ids,
         )
 

@@ -45,10 +45,7 @@ _LOCK_WAIT_S: Final = 0.2
 _FLOAT_BYTES: Final = 4
 # What the tokenizer and the settings take beside the weights, generously.
 _OTHER_BYTES: Final = 64 << 20
-
-
-class StoppedError(Exception):
-    """The conversion was given up before its end, as asked."""
+_GIVEN_UP: Final = "the conversion was given up before its end, as asked"
 
 
 def described(file: Path) -> Model:
@@ -76,8 +73,7 @@ def folder(file: Path, sha256: str, stop: threading.Event | None = None) -> Path
         stop: Set by another thread to give up.
 
     Raises:
-        LaunchError: If the file can't be converted, or the cache can't be written.
-        StoppedError: If it was given up.
+        LaunchError: If the file can't be converted, the cache can't be written, or it was given up.
     """
     place = cache_folder() / FOLDER / f"{sha256}-{_VERSION}"
     if is_whole(place):
@@ -106,7 +102,7 @@ def _locked(place: Path, stop: threading.Event | None) -> Iterator[None]:
                     _say("the same GGUF file is being converted already; waiting for that")
                     said = True
             if stop is not None and stop.is_set():
-                raise StoppedError
+                raise LaunchError(_GIVEN_UP)
             time.sleep(_LOCK_WAIT_S)
         yield
     finally:
@@ -172,8 +168,7 @@ def _write_weights(
     Written as it goes, so that memory is bounded by a tensor rather than by the model.
 
     Raises:
-        LaunchError: If a tensor is in a format that is not known.
-        StoppedError: If `stop` was set.
+        LaunchError: If a tensor is in a format that is not known, or `stop` was set.
     """
     entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -189,7 +184,7 @@ def _write_weights(
         for part in model.parts:
             for rows in _rows(source, file, header.places[part.source], part):
                 if stop.is_set():
-                    raise StoppedError
+                    raise LaunchError(_GIVEN_UP)
                 out.write(rows.astype("<f4", copy=False).tobytes())
                 done += rows.nbytes
                 if time.monotonic() - said >= _SAY_EVERY_S:

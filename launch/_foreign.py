@@ -102,7 +102,7 @@ class ForeignConfig(Settings):
         """True if the recipe names the GPUs of the server, so that placement leaves it alone."""
         return self.gpus is not None or _spec.CUDA in self.env
 
-    def deciding(self) -> dict[str, str]:
+    def identity(self) -> dict[str, str]:
         """Return what may decide the numbers of every kind: arguments and variables."""
         found = {}
         if self.extra_args:
@@ -248,7 +248,7 @@ class FolderLaunch(ForeignLaunch[F]):
         if config.quantization is not None:
             found["quantization"] = config.quantization
         adapters = _weights.adapters(getattr(config, self.adapters_setting))
-        return found | adapters | config.deciding()
+        return found | adapters | config.identity()
 
     def no_split(self, n_nodes: int) -> str:
         """Tell why a model can't be shared by so many machines; empty if it can."""

@@ -175,7 +175,7 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "orchestrator.plugins", module, *arguments)
 
 
-def server_env(
+def environment(
     ours: Mapping[str, str], spec: ServerSpec, api_key: str
 ) -> tuple[dict[str, str], list[str]]:
     """Environment of a server, and what of it no message may repeat.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from launch import _spec, _watchdog
-from launch._spec import HOST, ServerSpec, server_env
+from launch._spec import HOST, ServerSpec
 from launch._supervisor import ADDRESS_IN_USE, Server, ServerLog, likely_cause
 from orchestrator import network
 from orchestrator.errors import LaunchError, NodeLostError, SchedulerError
@@ -113,7 +113,7 @@ async def start_server(spec: ServerSpec, log_path: Path, carrier: Carrier | None
         if tries_left == 0 or not is_tried_again:
             raise LaunchError(
                 f"{spec.kind} server for {', '.join(spec.names)} did not start: {cause}\n"
-                f"last lines of {log_path}:\n{server.log_tail()}"
+                f"last lines of {log_path}:\n{server.log.tail()}"
             )
     logger.info("%s server for %s is ready", spec.kind, ", ".join(spec.names))
     return outcome[0]
@@ -142,7 +142,7 @@ async def _attempt(
     log = server.log.text()
     if carrier is not None:
         if not server.node and not was_choosy and carrier.was_silent(log):
-            last = server.log_tail(1)
+            last = server.log.tail(1)
             raise SchedulerError(f"the cluster does not answer for {', '.join(spec.names)}: {last}")
         lost = carrier.lost_machine(log)
         for node in () if lost or server.node else planned.split(","):
@@ -164,7 +164,7 @@ def _spawn(
 ) -> tuple[Server, Mapping[str, str], Mapping[str, str]]:
     """Start a process; the server, the environment it has or gets, and what of it is ours."""
     api_key = secrets.token_urlsafe(32)
-    env, hidden = server_env(os.environ, spec, api_key)
+    env, hidden = _spec.environment(os.environ, spec, api_key)
     log = ServerLog(log_path, tuple(hidden))
     # What a container that the carrier starts inherits is not known.
     takes_socket = spec.takes_socket and not (carrier and carrier.inside(()))

@@ -72,6 +72,10 @@ class ServerLog:
         except FileNotFoundError:
             return ""
 
+    def tail(self, n_lines: int = 20) -> str:
+        """The last lines of that."""
+        return "\n".join(self.text().splitlines()[-n_lines:])
+
 
 ADDRESS_IN_USE: Final = re.compile(
     r"address already in use|EADDRINUSE|Errno 98\b|couldn't bind HTTP server socket", re.IGNORECASE
@@ -244,10 +248,6 @@ class Server:
     def exit_code(self) -> int | None:
         """None while it runs; negative where a signal ended it."""
         return self._process.poll()
-
-    def log_tail(self, n_lines: int = 20) -> str:
-        """The last lines of what it wrote since it was started, without its key."""
-        return "\n".join(self.log.text().splitlines()[-n_lines:])
 
     def first_error(self) -> str:
         """Its own first error since it was ready, on one line without secrets; perhaps empty."""

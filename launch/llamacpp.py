@@ -204,7 +204,7 @@ class Launch(ForeignLaunch[Config]):
             found["chat_template"] = _weights.content_digest([_file(self.config.chat_template)])
         if self.config.lora:
             found["lora"] = _weights.content_digest([_file(path) for path in self.config.lora])
-        return found | self.config.deciding()
+        return found | self.config.identity()
 
     async def served(self, models: tuple[ServedModel, ...]) -> ServedModel:
         """See `launch._foreign.ForeignLaunch`."""

@@ -25,13 +25,7 @@ from backends._transport import Transport
 from backends.llamacpp import completions, wire
 from backends.llamacpp.completions import FRAGMENT, Step, forced, looked
 from orchestrator.ask import ChooseAsk, GenerateAsk, ScoreAsk
-from orchestrator.backend import (
-    Backend,
-    Capabilities,
-    Endpoint,
-    Provenance,
-    ServerLoad,
-)
+from orchestrator.backend import Backend, Capabilities, Endpoint, Provenance, ServerLoad
 from orchestrator.errors import UsageError
 from orchestrator.records import Choice, Failure, Generation, Message, Messages, Scored, unsupported
 from orchestrator.wire import by_ids, failures, replies

@@ -20,13 +20,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 from pydantic import Field, field_validator
 
-from backends._openai_compatible import (
-    NO_LOGPROBS,
-    ChatConfig,
-    Decode,
-    OpenaiCompatible,
-    possible,
-)
+from backends._openai_compatible import NO_LOGPROBS, ChatConfig, Decode, OpenaiCompatible, possible
 from backends._transport import Reply, Transport, http_transport
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import (

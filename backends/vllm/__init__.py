@@ -21,11 +21,7 @@ from backends._tokens import Cache, Ids, TokenizerRoutes, as_outcome, outcome
 from backends._transport import Transport
 from backends.vllm import wire
 from orchestrator.ask import ChooseAsk, GenerateAsk, RewardAsk
-from orchestrator.backend import (
-    Endpoint,
-    Provenance,
-    ServerLoad,
-)
+from orchestrator.backend import Endpoint, Provenance, ServerLoad
 from orchestrator.records import Choice, Failure, Generation, Rewards, unsupported
 from orchestrator.wire import by_ids, rulings
 from orchestrator.wire.by_ids import Forced, Path, Reading, Walk
@@ -74,7 +70,7 @@ class Tokenizer(TokenizerRoutes):
 
     async def spells_spaces(self) -> bool:
         """See `TokenizerRoutes`."""
-        body = by_ids.tokenize_text(self._model, "a", strings=True)
+        body = by_ids.tokenize(self._model, "a", strings=True)
         texts = await self._ask("/tokenize", body, by_ids.token_texts)
         return bool(texts) and texts[0].startswith("▁")
 

@@ -61,7 +61,7 @@ class Batch:
         last = self.rows.pop()
         self.sampler = None
         if slot < len(self.rows):
-            self.pool.copy_row(len(self.rows), slot, last.length)
+            self.pool.copy(len(self.rows), slot, last.length)
             self.rows[slot] = last
         if not self.rows:
             self.pool.release()
@@ -345,7 +345,7 @@ class Engine:
             row = batch.rows[slot]
             if row.length >= batch.pool.capacity:
                 longer = self._batches[place + 1]
-                batch.pool.copy_row(slot, longer.add(row), row.length, longer.pool)
+                batch.pool.copy(slot, longer.add(row), row.length, longer.pool)
                 batch.drop(slot)
 
     def _finish(self, job: Job, error: Exception | None = None) -> None:

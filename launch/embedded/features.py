@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from launch.embedded.jobs import Observer, See
-from launch.embedded.protocol import UnsupportedModelError
+from orchestrator.errors import LaunchError
 
 # Attention weights of a pass, layer by layer.
 #
@@ -55,11 +55,11 @@ class Watcher:
         return _COPIES * _NUMBER_BYTES * self._heads * self.tokens(n_keys) * n_keys
 
     @contextmanager
-    def watching(self, see: See) -> Iterator[None]:
+    def watch(self, see: See) -> Iterator[None]:
         """Hand each layer's weights of the passes inside to `see`.
 
         Raises:
-            UnsupportedModelError: At the end, where a layer showed none.
+            LaunchError: At the end, where a layer showed none.
         """
         seen: set[int] = set()
 
@@ -85,7 +85,7 @@ class Watcher:
         if seen != self._layers:
             name = type(self._model).__name__
             text = f"{name} shows the attention of {len(seen)} of {len(self._layers)} layers"
-            raise UnsupportedModelError(text)
+            raise LaunchError(text)
 
 
 def _index(module: Any) -> Any:  # noqa: ANN401

@@ -173,7 +173,7 @@ class Pool(Slots):
             self.keys[index][slot, start:stop] = keys
             self.values[index][slot, start:stop] = values
 
-    def copy_row(self, source: int, target: int, length: int, into: Pool | None = None) -> None:
+    def copy(self, source: int, target: int, length: int, into: Pool | None = None) -> None:
         """Copy a row's first `length` places to another slot, here or in another pool."""
         other = self if into is None else into
         other.clean(length)

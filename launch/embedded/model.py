@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from launch.embedded.protocol import UnsupportedModelError
+from orchestrator.errors import LaunchError
 
 # Linear layers in the layout of the CPU's matrix kernels.
 #
@@ -124,7 +124,7 @@ class Rating(nn.Module):
         classifier: The model; its head must be the linear layer `score`.
 
     Raises:
-        UnsupportedModelError: If it is of another form.
+        LaunchError: If it is of another form.
     """
 
     def __init__(self, classifier: Any) -> None:  # noqa: ANN401 (transformers' classes share no useful type)
@@ -132,7 +132,7 @@ class Rating(nn.Module):
         head, body = getattr(classifier, "score", None), getattr(classifier, "base_model", None)
         if not isinstance(head, nn.Linear) or body in {None, classifier}:
             name = type(classifier).__name__
-            raise UnsupportedModelError(f"{name} is not a decoder with a linear head `score`")
+            raise LaunchError(f"{name} is not a decoder with a linear head `score`")
         self.config = classifier.config
         self.base_model = body
         self.score: nn.Module = head
@@ -187,7 +187,7 @@ def leave_out_layers(model: Any, left_out: Sequence[int]) -> None:  # noqa: ANN4
         left_out: Numbers of layers, from 0.
 
     Raises:
-        UnsupportedModelError: If there is no such layer, none would remain, or the architecture
+        LaunchError: If there is no such layer, none would remain, or the architecture
             does not list its layers in the usual place.
     """
     decoder = model.get_decoder()
@@ -195,18 +195,18 @@ def leave_out_layers(model: Any, left_out: Sequence[int]) -> None:  # noqa: ANN4
     if not isinstance(layers, nn.ModuleList) or not all(
         hasattr(getattr(layer, "self_attn", None), "layer_idx") for layer in layers
     ):
-        raise UnsupportedModelError(
+        raise LaunchError(
             f"layers of {type(model).__name__} cannot be left out: its decoder has no list "
             "`layers` of blocks with `self_attn`"
         )
     unknown = sorted(set(left_out) - set(range(len(layers))))
     if unknown:
-        raise UnsupportedModelError(
+        raise LaunchError(
             f"skip_layers: no layer {unknown[0]}; the model has layers 0 to {len(layers) - 1}"
         )
     kept: list[Any] = [layer for index, layer in enumerate(layers) if index not in left_out]
     if not kept:
-        raise UnsupportedModelError("skip_layers: at least one layer must remain")
+        raise LaunchError("skip_layers: at least one layer must remain")
     for number, layer in enumerate(kept):
         layer.self_attn.layer_idx = number
     decoder.layers = nn.ModuleList(kept)

@@ -8,18 +8,12 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.responses import Response
 
-from orchestrator.errors import LaunchError
-
 _encode = msgspec.json.Encoder().encode
 
 
 def reply(fields: Any, status: int = 200) -> Response:  # noqa: ANN401 (any JSON)
     """Return a JSON response; numbers that are not finite become null."""
     return Response(_encode(fields), status, media_type="application/json")
-
-
-class UnsupportedModelError(LaunchError):
-    """The model can't be served with numbers that equal its plain forward pass."""
 
 
 class ApiError(Exception):

@@ -17,7 +17,7 @@ from launch.embedded.features import Watcher
 from launch.embedded.jobs import See
 from launch.embedded.layout import LayerShape, Layout, Pool, PrefillCache, StepCache
 from launch.embedded.model import PackedLinear, weight_bytes
-from launch.embedded.protocol import UnsupportedModelError
+from orchestrator.errors import LaunchError
 
 _CHECK_TOKENS = 24
 _MOST_ATTENTION = 1.01
@@ -56,7 +56,7 @@ class Runner:
         model: In evaluation mode, on its device.
 
     Raises:
-        UnsupportedModelError: Where passes over separate rows don't give what the model gives for
+        LaunchError: Where passes over separate rows don't give what the model gives for
             a plain text.
     """
 
@@ -98,7 +98,7 @@ class Runner:
 
     def watched(self, chunk: Chunk, see: See) -> Prefilled:
         """Compute one chunk like `prefill`, and hand its attention weights to `see`."""
-        with self.watcher.watching(see):
+        with self.watcher.watch(see):
             return self.prefill([chunk])
 
     def prefill(self, chunks: Sequence[Chunk]) -> Prefilled:
@@ -175,9 +175,9 @@ class Runner:
             }
         except (TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
             text = f"{name} does not keep plain keys and values in its cache: {error}"
-            raise UnsupportedModelError(text) from error
+            raise LaunchError(text) from error
         if not layers:
-            raise UnsupportedModelError(f"{name} keeps no keys and values in its cache")
+            raise LaunchError(f"{name} keeps no keys and values in its cache")
         return Layout(layers)
 
     @torch.inference_mode()
@@ -201,7 +201,7 @@ class Runner:
             found = f"largest difference of a logit {worst:.3g}, allowed {allowed:.3g}"
         name = type(self.model).__name__
         text = f"{name} can't be computed over rows of different lengths ({found})"
-        raise UnsupportedModelError(text)
+        raise LaunchError(text)
 
     def _allowed(self, plain: Tensor) -> float:
         """Return the allowed distance of a logit from that of a plain pass."""
@@ -223,7 +223,7 @@ class Runner:
             )
         except (TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
             return f"{type(error).__name__}: {error}"
-        except UnsupportedModelError as error:
+        except LaunchError as error:
             return str(error)
         expected = self.logits(plain[0, half:])
         worst = float((self.logits(watched[0]) - expected).abs().max())

@@ -18,7 +18,7 @@ from launch.embedded.engine import Engine, Settings, capacities
 from launch.embedded.jobs import Job
 from launch.embedded.layout import longest_sequence
 from launch.embedded.model import Rating, add_noise, can_pack, leave_out_layers, pack, rates
-from launch.embedded.protocol import Rendered, UnsupportedModelError, bad_request
+from launch.embedded.protocol import Rendered, bad_request
 from launch.embedded.runner import Runner
 from launch.embedded.tokens import Tokens
 from orchestrator import __version__
@@ -292,5 +292,5 @@ def _context(config: object, wanted: int) -> int:
         if slides and isinstance(value, int) and value > 0:
             bounds.append(value)
     if not bounds:
-        raise UnsupportedModelError("the model does not say how long a sequence may be")
+        raise LaunchError("the model does not say how long a sequence may be")
     return min(bounds)

@@ -17,12 +17,7 @@ from orchestrator import contracts, plugins
 from orchestrator import weights as known
 from orchestrator.dataset import DatasetKind, is_here
 from orchestrator.disk import files
-from orchestrator.errors import (
-    EXIT_COMPLETE,
-    OrchestratorError,
-    PluginError,
-    UsageError,
-)
+from orchestrator.errors import EXIT_COMPLETE, OrchestratorError, PluginError, UsageError
 from orchestrator.numbers import size
 from orchestrator.report import calls
 from orchestrator.report.page import print_to

@@ -3,16 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from orchestrator.commands.parser import (
-    AGE,
-    COUNT,
-    LEVEL,
-    LISTED,
-    PART,
-    PORT,
-    SHARD,
-    SHARDS,
-)
+from orchestrator.commands.parser import AGE, COUNT, LEVEL, LISTED, PART, PORT, SHARD, SHARDS
 from orchestrator.disk.paths import RUNS
 
 Option = tuple[str, Mapping[str, Any]]

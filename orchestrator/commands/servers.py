@@ -54,11 +54,6 @@ from orchestrator.serving import LaunchKind, ServeOptions
 from orchestrator.store import RunDirectory, Store
 
 _MOST_MODELS: Final = 8
-# What the settings of some methods can't do without, to ask them for their stages.
-_NOMINAL: Final = {
-    "judges": ["this"], "baseline": "other", "prompts": "compact",
-    "criteria": [{"name": "quality"}],
-}  # fmt: skip
 # Between two looks at a server that is kept on a cluster.
 _LOOK_S: Final = 5.0
 
@@ -133,7 +128,7 @@ async def probe_url(
         for name in names:
             record = await _probe_endpoint(msgspec.structs.replace(at, model=name), backend)
             features = capabilities_of(record.backend, None, allow_code=True).features
-            needs = nominal_needs(_NOMINAL)
+            needs = nominal_needs()
             found.append(
                 Probed(
                     name=name,
@@ -150,7 +145,7 @@ async def probe_url(
 
 
 async def _probe_endpoint(endpoint: Endpoint, kind: str) -> ProbeRecord:
-    needs = nominal_needs(_NOMINAL).values()
+    needs = nominal_needs().values()
     examples = {name_of(one): one for asked in needs for need in asked for one in need.examples}
     found = contracts.load(BackendKind, kind)
     backend = contracts.connected(found(found.Config()), endpoint)

@@ -30,11 +30,7 @@ from orchestrator.references import Citation
 from orchestrator.report.gate import GateResult
 from orchestrator.report.planned import Plan
 from orchestrator.runner.event_loop import in_thread
-from orchestrator.runner.planning.counts import (
-    count_prepared,
-    duration_of,
-    earlier_paces,
-)
+from orchestrator.runner.planning.counts import count_prepared, duration_of, earlier_paces
 from orchestrator.runner.planning.reuse import open_lenders
 from orchestrator.runner.planning.revisions import revision_of
 from orchestrator.runner.planning.similar_items import notes_on_items

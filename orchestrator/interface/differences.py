@@ -22,11 +22,7 @@ from orchestrator.ranking.scores import Score
 from orchestrator.report.text import safe_line
 from orchestrator.statistics.bounded_mean import difference_ends
 from orchestrator.statistics.judgments import TIE
-from orchestrator.statistics.means import (
-    PairedDifference,
-    decided_together,
-    paired_difference,
-)
+from orchestrator.statistics.means import PairedDifference, decided_together, paired_difference
 from orchestrator.tables import Column, Table, make_table
 
 By = Literal["run", "model", "judge", "method"]

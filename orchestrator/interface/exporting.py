@@ -19,15 +19,7 @@ from orchestrator.errors import UsageError, nearest
 from orchestrator.frames import PART_ROWS, names_of, slices_of
 from orchestrator.interface.labelling import side_by_side
 from orchestrator.interface.result import Result
-from orchestrator.report.export import (
-    FOLDER,
-    Format,
-    card,
-    frame_of,
-    html,
-    table_of,
-    write_frame,
-)
+from orchestrator.report.export import FOLDER, Format, card, frame_of, html, table_of, write_frame
 from orchestrator.report.generic import generic_markdown
 from orchestrator.report.html.figures import Material
 from orchestrator.report.html.page import all_figures, render, sections

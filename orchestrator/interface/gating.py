@@ -16,12 +16,7 @@ from orchestrator.disk import paths
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.gates import MEASURES, Checked, Requirement, Term, UnreadableError, Verdict, read
 from orchestrator.interface.loading import load
-from orchestrator.interface.observed import (
-    ends_of_values,
-    labelled_by,
-    observations,
-    ranked_method,
-)
+from orchestrator.interface.observed import ends_of_values, labelled_by, observations, ranked_method
 from orchestrator.interface.ratings import competitors, pooled
 from orchestrator.interface.result import Result
 from orchestrator.interface.sides import Common, Side, common_items, opened, renamed_points

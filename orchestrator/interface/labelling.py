@@ -18,14 +18,7 @@ from orchestrator.disk.files import write_text
 from orchestrator.errors import OrchestratorError, UsageError
 from orchestrator.frames import columns_of
 from orchestrator.interface.result import Result
-from orchestrator.ranking.human_labels import (
-    CODE,
-    LABEL,
-    PROBABILITY,
-    SHOWN,
-    fingerprint,
-    key_path,
-)
+from orchestrator.ranking.human_labels import CODE, LABEL, PROBABILITY, SHOWN, fingerprint, key_path
 from orchestrator.ranking.labelled import judged_pairs, margins
 from orchestrator.ranking.scores import score, source_of
 from orchestrator.records import Generation, Ints

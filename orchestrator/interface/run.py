@@ -355,7 +355,7 @@ async def _to_end(
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one()) for one in beside]
             interrupts.task = group.create_task(session.run())
-            await interrupts.wait()
+            await asyncio.wait([interrupts.task])
             for task in tasks:
                 task.cancel()
             if interrupts.task.cancelled() and not interrupts.count:

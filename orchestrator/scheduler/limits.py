@@ -317,7 +317,7 @@ class Controller:
         self._capped_until = -math.inf
         self._capped_s = _CAPPED_S
 
-    def look_after_s(self, now: float) -> float:
+    def wait_s(self, now: float) -> float:
         """Return the seconds until the next look: many while nothing changes."""
         calm = self.signal == "queue" and now - self._changed_at > _CALM_AFTER_S
         return _CALM_LOOK_S if calm else _LOOK_S

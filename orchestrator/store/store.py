@@ -32,13 +32,7 @@ from orchestrator.store.lending import Lent
 from orchestrator.store.lookup import Held
 from orchestrator.store.owner import Check, is_network_fs
 from orchestrator.store.reading import Readings, StoredServer
-from orchestrator.store.values import (
-    UNITS_AT_ONCE,
-    end_adoption,
-    has_units,
-    open_plan,
-    place,
-)
+from orchestrator.store.values import UNITS_AT_ONCE, end_adoption, has_units, open_plan, place
 
 
 class Store(Readings):

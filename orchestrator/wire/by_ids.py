@@ -264,7 +264,7 @@ def tokenize_chat(
     })  # fmt: skip
 
 
-def tokenize_text(model: str, text: str, *, special: bool = False, strings: bool = False) -> bytes:
+def tokenize(model: str, text: str, *, special: bool = False, strings: bool = False) -> bytes:
     """Body of `/tokenize` for a text; `special` adds what the tokenizer puts around one (BOS)."""
     body: dict[str, Any] = {"model": model, "prompt": text, "add_special_tokens": special}
     if strings:

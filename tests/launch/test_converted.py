@@ -201,7 +201,7 @@ def test_a_conversion_that_is_stopped_leaves_nothing(tmp_path: Path, cache: Path
     file = write(tmp_path / "m.gguf", model("qwen2", num_hidden_layers=1))
     stop = threading.Event()
     stop.set()
-    with pytest.raises(_converted.StoppedError):
+    with pytest.raises(LaunchError, match="given up"):
         _converted.folder(file, "0" * 64, stop)
     assert [one.name for one in cache.iterdir() if not one.name.endswith(".lock")] == []
 

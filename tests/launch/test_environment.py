@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from launch import _spec, llamacpp, sglang, vllm
-from launch._spec import KEY_VARIABLE, ServerSpec, server_env
+from launch._spec import KEY_VARIABLE, ServerSpec, environment
 from launch._starting import start_server
 from orchestrator.cli import main
 from orchestrator.errors import EXIT_USAGE, LaunchError
@@ -56,7 +56,7 @@ def test_what_a_server_needs_is_handed_on(name):
 
 def test_what_a_kind_adds_wins_over_what_is_inherited():
     spec = ServerSpec(kind="k", names=(), argv=lambda *_: (), env={"TZ": "3"})
-    env, hidden = server_env({"TZ": "1", "LANG": "2", KEY_VARIABLE: "old"}, spec, "a key")
+    env, hidden = environment({"TZ": "1", "LANG": "2", KEY_VARIABLE: "old"}, spec, "a key")
     assert (env["TZ"], env["LANG"], env[KEY_VARIABLE]) == ("3", "2", "a key")
     assert "a key" in hidden
 
@@ -79,8 +79,8 @@ async def test_what_a_recipe_names_is_handed_on_and_stands_in_no_log(tmp_path, m
         assert psutil.Process(server.pid).environ()["MY_JUDGE"] == HIDDEN
         assert HIDDEN not in " ".join(psutil.Process(server.pid).cmdline())
         log.write_text(f"the key is {HIDDEN}\n")
-        assert HIDDEN not in server.log_tail()
-        assert "the key is" in server.log_tail()
+        assert HIDDEN not in server.log.tail()
+        assert "the key is" in server.log.tail()
 
 
 async def test_a_variable_that_is_not_set_is_said_before_anything_starts(tmp_path, monkeypatch):

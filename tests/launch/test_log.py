@@ -2,7 +2,7 @@
 
 import pytest
 
-from launch._spec import ServerSpec, server_env
+from launch._spec import ServerSpec, environment
 from launch._supervisor import ServerLog, first_error
 
 KEY_LENGTH = 40
@@ -74,5 +74,5 @@ def test_a_log_that_is_gone_is_empty(log):
 
 def test_what_is_called_a_secret_is_one():
     env = {"HF_TOKEN": "hf_secret", "DB_PASSWORD": "hunter22", "PATH": "/bin", "X_TOKEN": "1"}
-    _, hidden = server_env({}, ServerSpec(kind="k", names=("m",), argv=tuple, env=env), KEY)
+    _, hidden = environment({}, ServerSpec(kind="k", names=("m",), argv=tuple, env=env), KEY)
     assert set(hidden) == {KEY, "hf_secret", "hunter22"}

@@ -182,7 +182,7 @@ async def test_the_key_is_in_the_environment_and_nowhere_else(tmp_path):
         assert process.environ()[KEY_VARIABLE] == server.api_key
         assert server.api_key not in " ".join(process.cmdline())
         assert server.api_key not in repr(server)
-        assert "my key is ***" in server.log_tail()
+        assert "my key is ***" in server.log.tail()
 
 
 async def test_two_servers_have_different_keys_and_ports(tmp_path):
@@ -198,14 +198,14 @@ async def test_the_log_is_readable_by_its_owner_only(tmp_path):
     log = tmp_path / "servers" / "m.log"
     async with await start_server(stub("--say", "hello"), log) as server:
         assert stat.S_IMODE(log.stat().st_mode) == 0o600
-        assert server.log_tail() == "hello"
+        assert server.log.tail() == "hello"
 
 
 async def test_a_second_start_does_not_show_the_first_ones_log(tmp_path):
     log = tmp_path / "m.log"
     log.write_text("old news\n")
     async with await start_server(stub("--say", "new"), log) as server:
-        assert server.log_tail() == "new"
+        assert server.log.tail() == "new"
         assert "old news" in log.read_text()
 
 

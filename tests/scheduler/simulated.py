@@ -107,7 +107,7 @@ def simulate(
             change = controller.look(now, _seen(run, (n, queued), n_refused, queue))
             if change is not None:
                 run.changes.append(change)
-            look_at = now + controller.look_after_s(now)
+            look_at = now + controller.wait_s(now)
         elif running:
             heapq.heappop(running)
             run.ended.append(now)

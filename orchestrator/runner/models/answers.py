@@ -22,7 +22,7 @@ from orchestrator.disk.files import sha256_of
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.records import GIVEN, Failure, Generation, Item, unsupported
-from orchestrator.wire.answers import BROKEN, LENGTH, UNSAID, WITHHELD
+from orchestrator.wire.answers import BROKEN, LENGTH, UNSAID, WITHHELD, no_answer
 
 Find = Callable[[Item, AnyAsk], Generation | Failure]
 _SHOWN: Final = 5
@@ -105,7 +105,7 @@ class AnswerFile:
             try:
                 row = answer_row(self._rows.row(place), self._form)
             except (RowError, DatasetError) as error:
-                return _no_answer(f"{self._rows.where(place)}: {error}")
+                return no_answer(f"{self._rows.where(place)}: {error}")
             is_sure = self._has_named_key or row.turn > 1
             begin = row.begin(item.prompt, n_turns, is_sure=is_sure)
             if begin is not None:
@@ -120,8 +120,8 @@ class AnswerFile:
         for other in (*looks, key.lower(), key.upper(), key.casefold()):
             near = {self._place("key", other, turn, 0) for turn in (ask.turn, 0)}
             if other != key and near != {_SEVERAL}:
-                return _no_answer(f"{said}; it has one to {other!a}, not to {key!a}")
-        return _no_answer(said)
+                return no_answer(f"{said}; it has one to {other!a}, not to {key!a}")
+        return no_answer(said)
 
     def _place(self, *address: object) -> int:
         """The row at an address; `_SEVERAL` for none that it could be."""
@@ -136,26 +136,22 @@ class AnswerFile:
         n = row.repeat + len(row.samples)
         if not row.repeat <= ask.repeat < n:
             said = f"{self._file} has {n} answers to {item.key!r}, not {ask.repeat + 1}"
-            return _no_answer(said)
+            return no_answer(said)
         turns, end = row.samples[ask.repeat - row.repeat]
         turns = turns[begin:]
         number = 0 if row.turn else ask.turn - 1
         if number >= len(turns):
             said = f"{self._file} answers {len(turns)} turns of {item.key!r}, not turn {ask.turn}"
-            return _no_answer(said)
+            return no_answer(said)
         text, where = turns[number], f"{self._file}, item {item.key!r}, turn {ask.turn}"
         # Nothing tells that a model ended there by itself; in a field, who labelled it has seen it.
         is_blank = text is not None and not text.strip()
         if is_blank:
-            return _no_answer(f"{where}: empty, no answer")
+            return no_answer(f"{where}: empty, no answer")
         return _answer(text, where, end if number + 1 == len(turns) else UNSAID)
 
 
 _UNSUPPORTED: Final = unsupported("its answers are given: it cannot generate, score or judge")
-
-
-def _no_answer(message: str) -> Failure:
-    return Failure("no_answer", message, permanent=True)
 
 
 def _in_field(item: Item, ask: AnyAsk, column: str) -> Generation | Failure:
@@ -164,21 +160,21 @@ def _in_field(item: Item, ask: AnyAsk, column: str) -> Generation | Failure:
     value = item.fields.get(column)
     turns = [value] if isinstance(value, str) else value
     if ask.repeat or not isinstance(turns, list) or len(turns) < ask.turn:
-        return _no_answer(f"the item {item.key!r} has no {column!r} for turn {ask.turn}")
+        return no_answer(f"the item {item.key!r} has no {column!r} for turn {ask.turn}")
     text = turns[ask.turn - 1]
     if text is not None and not isinstance(text, str):
-        return _no_answer(f"the {column!r} of item {item.key!r} is not text")
+        return no_answer(f"the {column!r} of item {item.key!r} is not text")
     return _answer(text, f"the {column!r} of item {item.key!r}, turn {ask.turn}")
 
 
 def _answer(text: str | None, where: str, end: str = UNSAID) -> Generation | Failure:
     """An answer as it is given; what a program writes in the place of one is none."""
     if text is None:
-        return _no_answer(f"{where}: null, no answer")
+        return no_answer(f"{where}: null, no answer")
     if found := _ERROR.match(text):
-        return _no_answer(f"{where}: {found[1]} stands for an error, not for an answer")
+        return no_answer(f"{where}: {found[1]} stands for an error, not for an answer")
     if end in {WITHHELD, BROKEN}:
-        return _no_answer(f"{where}: its finish_reason says that it was {end}, no whole answer")
+        return no_answer(f"{where}: its finish_reason says that it was {end}, no whole answer")
     return Generation(text, LENGTH if end == LENGTH else GIVEN)
 
 

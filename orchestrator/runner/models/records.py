@@ -300,16 +300,20 @@ def needs_of(parts: Iterable[Part]) -> dict[str, list[tuple[str, Need]]]:
     return found
 
 
-def nominal_needs(settings: Mapping[str, object]) -> dict[str, list[Need]]:
-    """Return the needs of each method of this project on a model that it judges or evaluates.
+# What the settings of some methods can't do without, to ask them for their stages.
+_NOMINAL: Final = {
+    "judges": ["this"], "baseline": "other", "prompts": "compact",
+    "criteria": [{"name": "quality"}],
+}  # fmt: skip
 
-    `settings` has values for what a method's settings can't do without.
-    """
+
+def nominal_needs() -> dict[str, list[Need]]:
+    """Return the needs of each method of this project on a model that it judges or evaluates."""
     found: dict[str, list[Need]] = {}
     for kind in plugins.kinds(plugins.METHODS):
         method = contracts.load(Method, kind)
         fields = method.Config.model_fields
-        given = {name: settings[name] for name in fields if name in settings}
+        given = {name: _NOMINAL[name] for name in fields if name in _NOMINAL}
         # Where nothing is the default, a method may still want something.
         wanted = [one for one in given if fields[one].is_required() or fields[one].default == ()]
         needed = {name: given[name] for name in wanted}

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -22,15 +22,7 @@ from orchestrator.report.progress import ModelProgress
 from orchestrator.runner.planning.prepare import Prepared
 from orchestrator.runner.planning.revisions import last_revision
 from orchestrator.runner.planning.stopping import open_blocks
-from orchestrator.runner.planning.tally import (
-    Group,
-    Mark,
-    Tally,
-    by_end,
-    count,
-    drawn,
-    drawn_units,
-)
+from orchestrator.runner.planning.tally import Group, Mark, Tally, by_end, count, drawn, drawn_units
 from orchestrator.scheduler.blocks import Blocks
 from orchestrator.store import RunDirectory, Store
 from orchestrator.units import Plan
@@ -133,10 +125,13 @@ def count_prepared(
         advance,
     )
     stages, plan = list(counted.stages), prepared.plan
+    priced = [(spec, spec.price) for spec in specs if spec.price is not None]
+    alone = {spec.name: price for spec, price in priced}
+    in_batches = {spec.name: price.times(_share_in_batches(spec)) for spec, price in priced}
     counted = msgspec.structs.replace(
         counted,
-        one_by_one=_money(stages, plan, _prices(specs, lambda _: 1.0)),
-        in_batches=_money(stages, plan, _prices(specs, _share_in_batches)),
+        one_by_one=_money(stages, plan, alone),
+        in_batches=_money(stages, plan, in_batches),
     )
     if prepared.lenders is None:
         return counted
@@ -258,11 +253,6 @@ def _observations(missing: Counter[tuple[str, str]], plan: Plan) -> list[StageCo
         for (kind, model), n in sorted(missing.items())
         if (kind, model) not in planned
     ]
-
-
-def _prices(specs: Iterable[ModelSpec], share: Callable[[ModelSpec], float]) -> dict[str, Price]:
-    """A share of each price that is known."""
-    return {spec.name: spec.price.times(share(spec)) for spec in specs if spec.price is not None}
 
 
 def _share_in_batches(spec: ModelSpec) -> float:

@@ -269,16 +269,16 @@ def _is_alike(one: tuple[Text, Hashes], two: tuple[Text, Hashes]) -> bool:
 
 def _windows(text: Text, doublings: int) -> Hashes:
     """Hashes of all windows of 2 ** doublings characters of a text."""
-    found = _mixed(text.astype(np.uint64) + np.uint64(1))
+    found = _mix(text.astype(np.uint64) + np.uint64(1))
     for doubling in range(doublings):
         width = 1 << doubling
         if len(found) <= width:
             return found[:0]
         found = found[:-width] + _FACTORS[doubling] * found[width:]
-    return _mixed(found)
+    return _mix(found)
 
 
-def _mixed(hashes: Hashes) -> Hashes:
+def _mix(hashes: Hashes) -> Hashes:
     """Spread hashes over all values (the finalizer of SplitMix64)."""
     hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -233,23 +233,19 @@ def tokens_of(
         text = ask.text if isinstance(ask, ScoreAsk) else ""
         ids = made.token_ids.tolist()
         return Tokens(ids, speller.pieces(ask.model, ids, text))
+    counted = made.logprobs if made.token_ids is None else made.token_ids
+    if counted is None:
+        return None
+    n = len(counted)
+    offsets = None if made.offsets is None or len(made.offsets) != n else made.offsets
     if made.token_ids is not None:
         ids = made.token_ids.tolist()
-        offsets = made.offsets if _is_as_long(made.offsets, ids) else None
         return Tokens(ids, speller.pieces(ask.model, ids, made.text, offsets))
-    if made.logprobs is None:
-        return None
     named = [] if made.named is None else made.named.tolist()
-    offsets = made.offsets if _is_as_long(made.offsets, made.logprobs) else None
-    n = len(made.logprobs)
     pieces = None
     if offsets is not None or len(named) == n:
         pieces = speller.pieces(ask.model, named, made.text, offsets)
     return Tokens([None] * n, pieces)
-
-
-def _is_as_long(offsets: Sized | None, others: Sized) -> bool:
-    return offsets is not None and len(offsets) == len(others)
 
 
 def alternatives(model: str, top: TopLogprobs, speller: Speller) -> Iterator[list[Alternative]]:

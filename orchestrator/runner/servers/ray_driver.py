@@ -24,6 +24,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from orchestrator.errors import NodeLostError
+
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
 
@@ -46,6 +48,7 @@ _OF_THE_NODE = (
     "NEURON_RT_VISIBLE_CORES", "ONEAPI_DEVICE_SELECTOR", "PATH", "ROCR_VISIBLE_DEVICES", "TMPDIR",
     "TPU_VISIBLE_CHIPS",
 )  # fmt: skip
+_OUT_OF_REACH = "it is out of reach"
 NODE_LOST = "Ray: lost node "
 """What it writes when a node is out of reach begins with this; then comes the node's name."""
 
@@ -134,8 +137,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
     stdin.start()
     try:
         code = _run(options, stdin, outputs)
-    except _LostError as error:
-        _say(f"{NODE_LOST}{error.node}")
+    except NodeLostError as error:
+        _say(f"{NODE_LOST}{error.node[:NAME_CHARACTERS]}")
         code = 1
     except Exception as error:  # noqa: BLE001 (of Ray, which documents few: a boundary)
         _say(f"Ray: {type(error).__name__}: {error}")
@@ -155,14 +158,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--lost", default="", help="nodes that are not taken, by commas")
     parser.add_argument("words", nargs="+", metavar="COMMAND")
     return parser.parse_args(arguments)
-
-
-class _LostError(Exception):
-    """A node is out of reach."""
-
-    def __init__(self, node: str) -> None:
-        super().__init__(node)
-        self.node = node[:NAME_CHARACTERS]
 
 
 class _Stdin(threading.Thread):
@@ -224,10 +219,10 @@ def _run(options: argparse.Namespace, stdin: _Stdin, outputs: Mapping[int, int])
             parts, code = ray.get(place.read.remote())
         except ray.exceptions.ActorUnavailableError as error:
             # Of a process that has ended on a node that lives, Ray says so.
-            raise _LostError(node) from error
+            raise NodeLostError(node, _OUT_OF_REACH) from error
         except ray.exceptions.ActorDiedError as error:
             if not _lives(node):
-                raise _LostError(node) from error
+                raise NodeLostError(node, _OUT_OF_REACH) from error
             raise
         for number, part in parts:
             os.write(outputs[number], part)
@@ -257,7 +252,7 @@ def _room(bundle: dict[str, float], options: argparse.Namespace) -> "PlacementGr
         _say(f"Ray: no node has these resources free now; waiting: {words}")
         while not group.wait(_SAYS_AFTER_S):
             if planned and not _lives(planned):
-                raise _LostError(planned)
+                raise NodeLostError(planned, _OUT_OF_REACH)
     return group
 
 

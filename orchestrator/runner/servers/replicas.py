@@ -17,16 +17,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from orchestrator.ask import Request
-from orchestrator.backend import (
-    Asked,
-    Backend,
-    Call,
-    Client,
-    Provenance,
-    ServerLoad,
-    T,
-    answered,
-)
+from orchestrator.backend import Asked, Backend, Call, Client, Provenance, ServerLoad, T, answered
 from orchestrator.errors import LaunchError, OrchestratorError
 from orchestrator.records import UNREACHED, Failure
 from orchestrator.runner.event_loop import Errand

@@ -136,7 +136,7 @@ class Adaptive:
 
     async def _follow(self, model: str, controller: Controller) -> None:
         while True:
-            await asyncio.sleep(controller.look_after_s(self._now()))
+            await asyncio.sleep(controller.wait_s(self._now()))
             is_down = self._core.models[model].down_since is not None
             if is_down or self._scheduler.backend(model) is None:
                 continue

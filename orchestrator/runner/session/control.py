@@ -182,11 +182,6 @@ class Interrupts:
         if self.task is not None:
             self.task.cancel()
 
-    async def wait(self) -> None:
-        """Until the session's task ended, cancelled or not."""
-        if self.task is not None:
-            await asyncio.wait([self.task])
-
 
 async def obey(run_dir: RunDirectory, session: "Session", interrupts: Interrupts) -> None:
     """Carry out what other terminals say, until cancelled."""

@@ -11,7 +11,6 @@ import transformers
 
 from launch.embedded.engine import Settings
 from launch.embedded.layout import Pool
-from launch.embedded.protocol import UnsupportedModelError
 from launch.embedded.runner import Chunk, Runner
 from launch.embedded.served import _context, load
 from orchestrator.errors import LaunchError
@@ -64,7 +63,7 @@ def test_a_model_without_keys_and_values_is_refused() -> None:
         vocab_size=128, hidden_size=64, num_hidden_layers=2, bos_token_id=1, eos_token_id=2
     )
     mamba = transformers.AutoModelForCausalLM.from_config(config).eval()
-    with pytest.raises(UnsupportedModelError, match="MambaForCausalLM keeps no keys and values"):
+    with pytest.raises(LaunchError, match="MambaForCausalLM keeps no keys and values"):
         Runner(mamba)
 
 
@@ -73,12 +72,12 @@ def test_a_model_that_ignores_positions_is_refused() -> None:
         vocab_size=128, hidden_size=64, n_layer=2, n_head=4, bos_token_id=1, eos_token_id=2
     )
     bloom = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-    with pytest.raises(UnsupportedModelError, match="BloomForCausalLM"):
+    with pytest.raises(LaunchError, match="BloomForCausalLM"):
         Runner(bloom.eval())
 
 
 def test_a_model_that_can_not_run_at_all_is_refused() -> None:
-    with pytest.raises(UnsupportedModelError, match="Qwen2ForCausalLM"):
+    with pytest.raises(LaunchError, match="Qwen2ForCausalLM"):
         Runner(model("Qwen2", num_key_value_heads=32))
 
 
@@ -86,7 +85,7 @@ def test_a_model_whose_numbers_are_not_finite_is_refused() -> None:
     broken = model("Qwen2", num_key_value_heads=2)
     with torch.no_grad():
         broken.lm_head.weight[5, 5] = float("nan")
-    with pytest.raises(UnsupportedModelError):
+    with pytest.raises(LaunchError):
         Runner(broken)
 
 

@@ -8,7 +8,6 @@ import torch
 from launch.embedded import Config, Launch, argv
 from launch.embedded.engine import Settings
 from launch.embedded.model import add_noise
-from launch.embedded.protocol import UnsupportedModelError
 from launch.embedded.served import Served, load
 from orchestrator.errors import LaunchError
 
@@ -91,7 +90,7 @@ def test_layers_left_out_are_gone_and_the_rest_gives_a_plain_pass(folder: Path) 
 def test_layers_that_are_not_there_are_refused(
     folder: Path, left_out: tuple[int, ...], words: str
 ) -> None:
-    with pytest.raises(UnsupportedModelError, match=words):
+    with pytest.raises(LaunchError, match=words):
         load("m", str(folder), Settings(skip_layers=left_out))
 
 

@@ -11,9 +11,10 @@ import torch
 from launch.embedded import routes
 from launch.embedded.engine import Engine, Settings
 from launch.embedded.features import OBSERVERS, Wanted, Watcher
-from launch.embedded.protocol import ApiError, Prefix, ScoreRequest, UnsupportedModelError, reply
+from launch.embedded.protocol import ApiError, Prefix, ScoreRequest, reply
 from launch.embedded.runner import Runner
 from launch.embedded.served import Served, load
+from orchestrator.errors import LaunchError
 from orchestrator.records import FEATURES
 from tests.launch.embedded.client import USER, Client, Work, begun, run
 from tests.launch.embedded.test_architectures import KINDS, model
@@ -218,7 +219,7 @@ def test_attention_of_other_architectures_can_be_watched(kind: str, fields: dict
 def test_a_model_that_shows_no_attention_is_named(bos: Served) -> None:
     watcher = Watcher(bos.runner.model, [0, 1, 2])
     text = "LlamaForCausalLM shows the attention of 0 of 3 layers"
-    with pytest.raises(UnsupportedModelError, match=text), watcher.watching(lambda *_: None):
+    with pytest.raises(LaunchError, match=text), watcher.watch(lambda *_: None):
         pass
 
 
