@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
-    "private functions used once": 823,
+    "private functions used once": 822,
     "functions with `Any` in the signature": 199,
-    "lines": 95_150,
+    "lines": 95_139,
     "files": 394,
-    "distinct names": 3_223,
+    "distinct names": 3_224,
     "value classes": 463,
     "fields of value classes": 2_262,
     "pairs of value classes that share 60 % of their fields": 14,

@@ -9,9 +9,9 @@ import asyncio
 import socket
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 import openai
@@ -33,13 +33,25 @@ from orchestrator.network import collect, proxy_of, trust, words_of
 from orchestrator.records import Failure
 from orchestrator.wire.parsing import MAX_BODY_BYTES
 
-if TYPE_CHECKING:
-    from httpx import Response  # of the HTTP library that the package uses
-
 T = TypeVar("T")
 _AS_STREAM: Final = "X-Stainless-Raw-Response"
 _OK: Final = range(200, 300)
 _DISCONNECTED: Final = "Server disconnected without sending a response"
+
+
+class _Streamed(Protocol):
+    """A response of the HTTP library that the package uses, its body not read yet."""
+
+    status_code: int
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Names are found in any case."""
+        ...
+
+    def aiter_raw(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        ...
 
 
 class _RefusedError(openai.OpenAIError):
@@ -155,7 +167,7 @@ class OpenaiTransport:
             raise error
         return _failure(error, timeout_s, connect_timeout_s(self._base_url), self._secret)
 
-    async def whole(self, response: "Response") -> Reply | Failure:
+    async def whole(self, response: _Streamed) -> Reply | Failure:
         """Read a response to its end, within bounds."""
         encoding = response.headers.get("Content-Encoding") or ""
         body = await collect(response.aiter_raw(), self, encoding, self._max_body_bytes)
@@ -164,7 +176,7 @@ class OpenaiTransport:
         kept = {name: value for name in KEPT_HEADERS if (value := response.headers.get(name))}
         return Reply(response.status_code, kept, body)
 
-    async def _refuse(self, response: "Response") -> None:
+    async def _refuse(self, response: _Streamed) -> None:
         """Called with each response before its body is read.
 
         Raises:

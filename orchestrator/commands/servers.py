@@ -58,7 +58,7 @@ _MOST_MODELS: Final = 8
 _LOOK_S: Final = 5.0
 
 
-class Probed(msgspec.Struct, frozen=True, kw_only=True):
+class Probed(msgspec.Struct, frozen=True):
     """Findings about one model.
 
     Attributes:
@@ -124,23 +124,15 @@ async def probe_url(
             shown = ", ".join(names[:_MOST_MODELS])
             raise UsageError(f"{url} has {len(names)} models ({shown}, …); choose with --model")
         backend = backend or (kind if kind in plugins.kinds(plugins.BACKENDS) else "openai")
-        found = []
+        found, needs = [], nominal_needs()
         for name in names:
             record = await _probe_endpoint(msgspec.structs.replace(at, model=name), backend)
             features = capabilities_of(record.backend, None, allow_code=True).features
-            needs = nominal_needs()
-            found.append(
-                Probed(
-                    name=name,
-                    base_url=url,
-                    kind=kind,
-                    record=record,
-                    verdicts=tuple(
-                        verdict(method, asked, record, features) for method, asked in needs.items()
-                    ),
-                    context=context_length(replies, name),
-                )
+            verdicts = tuple(
+                verdict(method, asked, record, features) for method, asked in needs.items()
             )
+            context = context_length(replies, name)
+            found.append(Probed(name, url, kind, record, verdicts, context))
         return found
 
 
@@ -210,11 +202,7 @@ async def probe_recipe(prepared: Prepared) -> list[Probed]:
             for method in dict.fromkeys(name for name, _ in asked)
         )
         url = spec.base_url or "launched"
-        found.append(
-            Probed(
-                name=spec.name, base_url=url, kind=record.backend, record=record, verdicts=verdicts
-            )
-        )
+        found.append(Probed(spec.name, url, record.backend, record, verdicts))
     return found
 
 

@@ -296,9 +296,7 @@ def _baseline(given: str, sides: Sequence[Side], by: By) -> str:
     if not given:
         return ""
     if by == "run":
-        known = {side.label: side.label for side in sides} | {
-            side.where: side.label for side in sides
-        }
+        known = {name: side.label for side in sides for name in (side.label, str(side.result.path))}
     else:
         known = {name: name for side in sides for name in side.names[by]}
     if given not in known:

@@ -51,11 +51,6 @@ class Side:
     names: Mapping[Matched, tuple[str, ...]]
     renamed: Mapping[Matched, Mapping[str, str]] = field(default_factory=dict)
 
-    @property
-    def where(self) -> str:
-        """The folder of the run, as it was given."""
-        return str(self.result.path)
-
     def own(self, kind: Matched, name: str) -> str:
         """Return this run's name of what the first run calls `name`."""
         own = [mine for mine, first in self.renamed[kind].items() if first == name]
@@ -160,7 +155,7 @@ def common_items(sides: Sequence[Side]) -> Common:
         first,
     )["item"]
     if shared.is_empty():
-        where = " and ".join(side.where for side in sides)
+        where = " and ".join(str(side.result.path) for side in sides)
         raise UsageError(f"{where} have no item in common")
     by_key = reduce(
         lambda left, side: left.join(side.items, on="item", how="semi"), sides[1:], first
@@ -300,7 +295,7 @@ def _split(kind: Matched, text: str, sides: Sequence[Side]) -> list[tuple[str, s
         if name not in side.names[kind]
     )
     raise UsageError(
-        f"--match {kind}={text}: {side.label} ({side.where}) has no {kind} {name!r}"
+        f"--match {kind}={text}: {side.label} ({side.result.path}) has no {kind} {name!r}"
         f"{nearest(name, side.names[kind])}"
     )
 

@@ -247,7 +247,7 @@ class Copies:
 
     # -- servers that come and go ------------------------------------------------------------------
 
-    def come(self, copy: Copy, backend: Backend) -> None:
+    def connected(self, copy: Copy, backend: Backend) -> None:
         """Note that a server is there, perhaps for the first time."""
         copy.backend, copy.has_answered, copy.n_alone = backend, False, 0
         copy.trial_at, copy.wait_s = None, _FIRST_WAIT_S

@@ -141,20 +141,15 @@ class Fleet:
             UsageError: If the server can't do what a method asks of it.
         """
         async with self._looking:
-            await self._look_at_all()
+            # Those that run already before the first request to any of them: a judge that can't do
+            # what its method asks is met only when the first answers are there, and these have been
+            # paid for by then. A server that does not answer is looked at when asked. After a look
+            # that failed others come here before the run has stopped.
+            left = sorted(self._to_look - self._found.keys())
+            await at_once(*(self._connect(name, is_first=True) for name in left))
+            self._to_look = set()
         known = self._found.pop(model, None)
         return await self._connect(model) if known is None else known
-
-    async def _look_at_all(self) -> None:
-        """Connect to all servers that run already, before the first request to any of them.
-
-        A judge that can't do what its method asks is met only when the first answers are there, and
-        these have been paid for by then. A server that does not answer is looked at when asked.
-        """
-        # After a look that failed others come here before the run has stopped.
-        left = sorted(self._to_look - self._found.keys())
-        await at_once(*(self._connect(name, is_first=True) for name in left))
-        self._to_look = set()
 
     async def _others(self, model: str) -> None:
         """Wait until there was a first contact with the servers of all other models, too."""

@@ -385,10 +385,11 @@ def launched_servers(
     """
     by_name = {spec.name: spec for spec in specs}
     found: dict[str, tuple[Launched, ...]] = {}
-    for names, shares in ((one.models, one.shares) for one in placed):
+    for one in placed:
+        names = one.models
         served = tuple(ServedModel(name, by_name[name].weights or "") for name in names)
         copies = []
-        for number, share in enumerate(shares, 1):
+        for number, share in enumerate(one.shares, 1):
             name = names[0] if number == 1 else f"{names[0]}.{number}"
             spec = by_name[names[0]]
             launch = launch_of(spec, allow_code=allow_code)

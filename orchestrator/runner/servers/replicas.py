@@ -443,7 +443,7 @@ class Replicas(Client, Backend):
         if self.is_closed:
             await backend.close()
             return
-        self.copies.come(copy, backend)
+        self.copies.connected(copy, backend)
         _log.info(
             "%s: server %d answers (%d of %d)",
             self._model,
