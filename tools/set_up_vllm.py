@@ -117,7 +117,9 @@ def pretend_vllm(version: str) -> None:
 
 
 def _pip(*arguments: str) -> None:
-    command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "-q", *arguments]
+    # Python compiles what it imports, which is a fraction of all.
+    compiled = ["--no-compile"] if arguments[0] == "install" and not sys.dont_write_bytecode else []
+    command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "-q", *arguments, *compiled]
     ended = subprocess.run(command, check=False)
     if ended.returncode:
         sys.exit(f"set-up: pip {' '.join(arguments[:3])} … failed, see above")
