@@ -1,7 +1,8 @@
 """Layout of the report and of the comparison: sizes, alignment, and what a narrow window shows."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -129,54 +130,60 @@ def in_chromium(test: Any) -> Any:
 PAGES = pytest.mark.parametrize("which", ["thirty", "comparison", "whole"])
 
 
+@contextmanager
+def wide(browser, path: Path) -> Iterator[tuple[Any, Callable[[int], None]]]:
+    """A page, which styles alone lay out, and what sets the width of its window."""
+    with opened(browser, path) as (page, _):
+        yield page, lambda width: page.set_viewport_size({"width": width, "height": 844})
+
+
 @in_chromium
-@pytest.mark.parametrize("width", WIDTHS)
 @PAGES
-def test_nothing_is_cut_off(browser, request, which, width):
-    path = request.getfixturevalue(which)
-    with opened(browser, path, viewport={"width": width, "height": 844}) as (page, _):
+def test_nothing_is_cut_off(browser, request, which):
+    with wide(browser, request.getfixturevalue(which)) as (page, set_width):
         unfold(page)
-        assert too_wide(page) <= 0
-        assert cut_off(page) == []
-        assert broken(page) == []
+        for width in WIDTHS:
+            set_width(width)
+            found = cut_off(page), broken(page)
+            assert (width, max(0, too_wide(page)), *found) == (width, 0, [], [])
 
 
 @in_chromium
-@pytest.mark.parametrize("width", [1280, 390, PRINTED])
 @PAGES
-def test_labels_of_charts_do_not_collide(browser, request, which, width):
-    path = request.getfixturevalue(which)
-    with opened(browser, path, viewport={"width": width, "height": 844}) as (page, _):
-        if width == PRINTED:
-            page.emulate_media(media="print")
+def test_labels_of_charts_do_not_collide(browser, request, which):
+    with wide(browser, request.getfixturevalue(which)) as (page, set_width):
         unfold(page)
-        assert page.locator("main svg text").count() > 5
-        assert colliding(page) == []
+        for width in (1280, 390, PRINTED):
+            set_width(width)
+            if width == PRINTED:
+                page.emulate_media(media="print")
+            assert page.locator("main svg text").count() > 5
+            assert (width, colliding(page)) == (width, [])
 
 
 @in_chromium
-@pytest.mark.parametrize("width", [900, 960, 1000, 1080, 1160])
 @pytest.mark.parametrize("which", ["thirty", "whole"])
-def test_no_ranking_runs_below_what_stands_beside_it(browser, request, which, width):
-    path = request.getfixturevalue(which)
-    with opened(browser, path, viewport={"width": width, "height": 844}) as (page, _):
-        over = page.evaluate(
-            """() => [...document.querySelectorAll(".forest")].map(
-              (one) => one.scrollWidth - one.parentElement.clientWidth)"""
-        )
-        assert over
-        assert max(over) <= 0
+def test_no_ranking_runs_below_what_stands_beside_it(browser, request, which):
+    with wide(browser, request.getfixturevalue(which)) as (page, set_width):
+        for width in (900, 960, 1000, 1080, 1160):
+            set_width(width)
+            over = page.evaluate(
+                """() => [...document.querySelectorAll(".forest")].map(
+                  (one) => one.scrollWidth - one.parentElement.clientWidth)"""
+            )
+            assert over
+            assert (width, max(0, *over)) == (width, 0)
 
 
 @in_chromium
-@pytest.mark.parametrize("width", [1280, 390])
 @PAGES
-def test_numbers_of_a_column_stand_below_each_other(browser, request, which, width):
-    path = request.getfixturevalue(which)
-    with opened(browser, path, viewport={"width": width, "height": 844}) as (page, _):
+def test_numbers_of_a_column_stand_below_each_other(browser, request, which):
+    with wide(browser, request.getfixturevalue(which)) as (page, set_width):
         unfold(page)
         assert page.locator("main td.b").count() >= 3
-        assert ragged(page) == []
+        for width in (1280, 390):
+            set_width(width)
+            assert (width, ragged(page)) == (width, [])
 
 
 @in_chromium
