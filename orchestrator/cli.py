@@ -22,7 +22,7 @@ from orchestrator.commands.parser import (
     Parser,
     end_at_once,
     open_streams,
-    said_by_system,
+    words_of,
 )
 from orchestrator.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, OrchestratorError
 
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
         return error.exit_code
     except OSError as error:
         # What a file system or a full disk says is no fault of the program.
-        _said(options).complain(said_by_system(error))
+        _said(options).complain(words_of(error))
         # A path that no file system takes is a slip in the command.
         return EXIT_USAGE if error.errno == errno.ENAMETOOLONG else EXIT_FAILED
     except MemoryError:

@@ -85,10 +85,7 @@ def free(name: str, taken: Container[str], between: str = "-") -> str:
 
 
 def points(
-    table: Table,
-    label: int | Sequence[int],
-    value: int,
-    group: int | None = None,
+    table: Table, label: int | Sequence[int], value: int, group: int | None = None
 ) -> list[dict[str, Any]]:
     """The rows of a table as those of an "intervals" picture.
 

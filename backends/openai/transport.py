@@ -213,9 +213,7 @@ class OpenaiTransport:
             max_retries=0,
             timeout=openai.Timeout(None, connect=connect_timeout_s(self._base_url)),
             http_client=openai.DefaultAsyncHttpxClient(
-                follow_redirects=False,
-                transport=own,
-                event_hooks={"response": [self._refuse]},
+                follow_redirects=False, transport=own, event_hooks={"response": [self._refuse]}
             ),
         )
         return self._client

@@ -71,11 +71,7 @@ def chat(request: ChatRequest, served: Served) -> Work:
 
 
 def answer_of(
-    request: ChatRequest,
-    served: Served,
-    max_tokens: int,
-    n_top: int,
-    ids: tuple[int, ...] | None,
+    request: ChatRequest, served: Served, max_tokens: int, n_top: int, ids: tuple[int, ...] | None
 ) -> Answer:
     """The answer that a request wants drawn after its prompt.
 

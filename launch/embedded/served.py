@@ -150,13 +150,13 @@ class Served:
             if not waiting.done():
                 waiting.set_result(error)
 
-        def from_thread(error: Exception | None) -> None:
+        def done(error: Exception | None) -> None:
             try:
                 loop.call_soon_threadsafe(settle, error)
             except RuntimeError:
                 _log.debug("a reply came after the server's loop had ended")
 
-        job.on_done = from_thread
+        job.on_done = done
 
         async def watch() -> None:
             while (await request.receive())["type"] != "http.disconnect":

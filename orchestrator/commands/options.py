@@ -177,12 +177,7 @@ COMMANDS: Final[Mapping[str, Sequence[Command]]] = {
         ),
     ),
     "results": (
-        (
-            "report results",
-            "show the results of a run",
-            *_READS,
-            *_SHOWN,
-        ),
+        ("report results", "show the results of a run", *_READS, *_SHOWN),
         (
             "view results",
             "browse runs in a web browser",

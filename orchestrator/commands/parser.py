@@ -255,7 +255,7 @@ def open_streams() -> None:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 (as it was)
 
 
-def said_by_system(error: OSError) -> str:
+def words_of(error: OSError) -> str:
     """Return what the system says about a file or a connection, with a limit that was met."""
     where = "" if error.filename is None else f"{str(error.filename)[:200]}: "
     limit = f"; {few_files()}" if error.errno == errno.EMFILE else ""

@@ -186,7 +186,7 @@ def _models(found: Sequence[Found], options: argparse.Namespace) -> "Started":
     if not pairs:
         return BUNDLED
     kinds = plugins.kinds(plugins.BACKENDS)
-    names = names_for(model for _, model in pairs)
+    names = names_of(model for _, model in pairs)
     models = {}
     for name, (one, model) in zip(names, pairs, strict=True):
         models[name] = {"base_url": one.base_url, "model": model}
@@ -237,7 +237,7 @@ BUNDLED: Final[Started] = {name: {} for name in ("novice", "apprentice", "expert
 """Models of a recipe for which no server was found."""
 
 
-def names_for(models: Iterable[str]) -> list[str]:
+def names_of(models: Iterable[str]) -> list[str]:
     """Return names that a recipe may use, one for each name on a server, all different.
 
     `Qwen/Qwen3-8B` becomes `Qwen3-8B`; a second one `Qwen3-8B-2`. A file loses `.gguf`.

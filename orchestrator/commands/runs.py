@@ -107,13 +107,13 @@ def _needed(directory: RunDirectory, *, allow_code: bool) -> set[bytes]:
                 "was deleted. Run it once more, which asks only what is missing"
             )
 
-        def look_up(key: bytes) -> Outcome | Failure | None:
+        def find(key: bytes) -> Outcome | Failure | None:
             if (found := store.get(key)) is not None:
                 keys.add(key)
             return found
 
         with progress("counting items", len(prepared.plan.items)) as advance:
-            count_plan(prepared.plan, look_up, prepared.systems, {}, advance=advance)
+            count_plan(prepared.plan, find, prepared.systems, {}, advance=advance)
     return keys
 
 

@@ -170,11 +170,7 @@ def run_prepared(
 
 
 def _in_directory(
-    prepared: Prepared,
-    given: "Recipe | None",
-    where: Path,
-    shown: Display,
-    call: Call,
+    prepared: Prepared, given: "Recipe | None", where: Path, shown: Display, call: Call
 ) -> "Result | HandedOn":
     """Hold the run directory, send what is left to send, and return the results."""
     with contextlib.ExitStack() as stack:
@@ -345,11 +341,7 @@ def _fleet(
     return fleet, placed.turns()
 
 
-async def _to_end(
-    session: Session,
-    interrupts: Interrupts,
-    beside: Sequence[Errand],
-) -> None:
+async def _to_end(session: Session, interrupts: Interrupts, beside: Sequence[Errand]) -> None:
     """Run the session, and beside it everything that watches, steers and supplies it."""
     try:
         async with asyncio.TaskGroup() as group:

@@ -96,7 +96,7 @@ class Knee:
         if self._limit == before:
             return None
         # Of fewer requests none is sent before enough have ended.
-        self._meter.restart(now + latency_s if self._limit > before else now)
+        self._meter.begin(now + latency_s if self._limit > before else now)
         return self._limit, why
 
     def refused(self, limit: int) -> None:
@@ -193,7 +193,7 @@ class _Meter:
         self._start: tuple[float, float] | None = None
         self._from = -math.inf
 
-    def restart(self, at: float) -> None:
+    def begin(self, at: float) -> None:
         """Forget, and measure from then on."""
         self._rates.clear()
         self._start = None

@@ -11,6 +11,7 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
 
 from orchestrator.units import Plan
 
@@ -56,7 +57,6 @@ class Window:
         # are there at once and hold no room.
         self._asked = tuple(name for name in plan.identities if name not in plan.given)
         self._share = max(1, max_open // max(1, len(self._asked)))
-        self._fed = self._gates_that_are_fed()
         self._ended = ended if ended is not None else bytearray(len(plan))
         self._ready: dict[str, deque[array[int]]] = {name: deque() for name in plan.identities}
         self._met = -1
@@ -164,7 +164,8 @@ class Window:
         chunks[-1].append(position)
         self.n_aside += 1
 
-    def _gates_that_are_fed(self) -> Collection[str]:
+    @cached_property
+    def _fed(self) -> Collection[str]:
         """Models for whose sake fresh units are looked for.
 
         An answer that is given asks nobody, so it is there for the models that wait for it: with

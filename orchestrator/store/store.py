@@ -65,11 +65,7 @@ class Store(Readings):
 
     @classmethod
     def open(
-        cls,
-        path: Path,
-        *,
-        read_only: bool = False,
-        check_owned: Check = lambda: None,
+        cls, path: Path, *, read_only: bool = False, check_owned: Check = lambda: None
     ) -> Self:
         """Open the store at `path`, which is made where there is none.
 
@@ -216,7 +212,7 @@ class Store(Readings):
         server = StoredServer(model, provenance, run)
         return self.servers.number(server, self._names.number(model))
 
-    def server_epoch(self, key: bytes) -> int:
+    def epoch(self, key: bytes) -> int:
         """Return the number of the server that gave an outcome, from 0; 0 also if it is unknown."""
         if self._held is None or not self.servers.are_several:
             return 0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.commands import recipes as init_command
-from orchestrator.commands.recipes import names_for, text_of
+from orchestrator.commands.recipes import names_of, text_of
 from orchestrator.recipe.load import load, loads
 
 
@@ -203,7 +203,7 @@ def test_a_key_goes_to_the_given_address_only_and_into_no_file(command, here, se
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=5, unique=True))
 def test_any_names_of_a_server_give_a_recipe_without_faults(tmp_path_factory, models):
-    names = names_for(models)
+    names = names_of(models)
     assert len(set(names)) == len(models)
     made = {
         name: {"base_url": "http://127.0.0.1:1", "model": model}
@@ -216,5 +216,5 @@ def test_any_names_of_a_server_give_a_recipe_without_faults(tmp_path_factory, mo
 
 
 def test_a_model_that_llama_server_names_by_its_file_gets_a_short_name():
-    names = names_for(["/models/Qwen3-8B-Q4.gguf", "b.gguf/", ".gguf"])
+    names = names_of(["/models/Qwen3-8B-Q4.gguf", "b.gguf/", ".gguf"])
     assert names == ["Qwen3-8B-Q4", "b", "model"]

@@ -318,7 +318,7 @@ def test_an_outcome_has_the_epoch_of_its_server(path: Path, *, committed: bool) 
         put(store, 5, server=store.server_id("judge", others[0], run="/lends"))
         if committed:
             store.flush()
-        assert [store.server_epoch(key(number)) for number in range(7)] == [0, 1, 0, 2, 0, 1, 0]
+        assert [store.epoch(key(number)) for number in range(7)] == [0, 1, 0, 2, 0, 1, 0]
     with Store.open(path) as store:
-        assert [store.server_epoch(key(number)) for number in range(7)] == [0, 1, 0, 2, 0, 1, 0]
+        assert [store.epoch(key(number)) for number in range(7)] == [0, 1, 0, 2, 0, 1, 0]
         assert [use.epoch for use in store.servers_used("judge")] == [0, 1, 2, 1]

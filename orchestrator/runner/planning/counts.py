@@ -129,9 +129,7 @@ def count_prepared(
     alone = {spec.name: price for spec, price in priced}
     in_batches = {spec.name: price.times(_share_in_batches(spec)) for spec, price in priced}
     counted = msgspec.structs.replace(
-        counted,
-        one_by_one=_money(stages, plan, alone),
-        in_batches=_money(stages, plan, in_batches),
+        counted, one_by_one=_money(stages, plan, alone), in_batches=_money(stages, plan, in_batches)
     )
     if prepared.lenders is None:
         return counted
@@ -186,7 +184,7 @@ def _lookup(prepared: Prepared, store: Store | None) -> Lookup:
     if prepared.lenders is not None:
         places.append(prepared.lenders.get)
 
-    def look_up(key: bytes) -> Outcome | Failure | None:
+    def find(key: bytes) -> Outcome | Failure | None:
         for get in places:
             found = get(key)
             is_retried = isinstance(found, Failure) and prepared.retry in (found.cause, "all")
@@ -194,7 +192,7 @@ def _lookup(prepared: Prepared, store: Store | None) -> Lookup:
                 return found
         return None
 
-    return look_up
+    return find
 
 
 def _stages(plan: Plan, tally: Tally) -> list[StageCount]:

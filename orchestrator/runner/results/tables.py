@@ -348,11 +348,7 @@ def _sources(
 
 
 def _loaded(
-    family: str,
-    entries: Sequence[Mapping[str, object]],
-    *,
-    allow_code: bool,
-    run: Path | None,
+    family: str, entries: Sequence[Mapping[str, object]], *, allow_code: bool, run: Path | None
 ) -> tuple[list[tuple[str, Any]], list[Table]]:
     """Return the kinds of a resolved recipe with their settings.
 

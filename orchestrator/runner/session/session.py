@@ -120,7 +120,7 @@ class Session(Listener):
             lambda key: self._recent.get(key) or self._failed_now.get(key) or store.get(key),
             prepared.systems,
             reuse=None if copies is None else copies.find,
-            epoch_of=store.server_epoch,
+            epoch_of=store.epoch,
             # The handler of signals never raises in a run.
             is_interruptible=False,
         )

@@ -32,7 +32,7 @@ class MemoryStore:
     def get(self, key):
         return self.outcomes.get(key)
 
-    def server_epoch(self, key):
+    def epoch(self, key):
         return 0
 
     def put_outcome(self, key, kind, model, outcome, **more):
