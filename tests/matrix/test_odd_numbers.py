@@ -68,7 +68,7 @@ def test_odd_numbers_of_a_server_are_no_fault_of_a_method(on, name, tmp_path):
 
     with mangling(dialect, list(MODELS)) as (url, server):
         server.change = change
-        path = recipe(tmp_path, url, backend, METHODS[name])
+        path = recipe(tmp_path, url, backend, [name])
         items = [
             {"key": f"{fault} {whose}", "prompt": f"Tell me of Zanzarim in {fault} of {whose}.",
              "reference": "It lies by the sea."}
