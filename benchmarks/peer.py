@@ -31,9 +31,9 @@ def rows_of(texts: tuple[str, ...], compared: PairScores) -> int:
     """The method itself over answers that are here; how many rows it makes."""
     models = tuple(f"m{i}" for i in range(len(texts)))
     config = peer_elo.Config()
-    (combination,) = peer_elo.PeerElo(config).combinations(models)
+    (combination,) = peer_elo.Kind(config).combinations(models)
     item = Item(key="k", messages=(Message("user", "q"),))
-    coroutine = peer_elo.PeerElo(config).evaluate(Unit(item, models, combination.judge), Ask())
+    coroutine = peer_elo.Kind(config).evaluate(Unit(item, models, combination.judge), Ask())
     value: object = None
     said = dict(zip(models, texts, strict=True))
     try:

@@ -31,7 +31,7 @@ from rich.terminal_theme import TerminalTheme
 
 import orchestrator
 from orchestrator.contracts.method import schema_of
-from orchestrator.methods.pairwise_ranking import PairwiseRanking
+from orchestrator.methods.pairwise_ranking import Kind as PairwiseRanking
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.ranking.judged import tabulate
 from orchestrator.records import Standing
@@ -44,7 +44,7 @@ from orchestrator.report.progress import (
     Progress,
     RankingProgress,
 )
-from orchestrator.report.results import ranking_text
+from orchestrator.report.rankings import tables_of
 from orchestrator.tables import Table
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
@@ -129,16 +129,14 @@ def main() -> int:
         for number, found in enumerate(result.rankings):
             name = "ranking" if number == 0 else f"ranking_{number + 1}"
             first = brief_text(result.brief) if number == 0 and not options.whole else None
-            _draw(options.to / name, first or ranking_text(found, result.exact_match), title)
+            tables = Group(*map(generic_table, tables_of(found, result.exact_match)))
+            _draw(options.to / name, first or tables, title)
     if options.events is not None:
         events = (json.loads(line) for line in options.events.read_text("utf-8").splitlines())
         _draw(options.to / "live", _live(events, options.at), "orchestrator run")
     if options.sample:
-        _draw(
-            options.to / "ranking_sample",
-            ranking_text(_sample_ranking()),
-            "simulated data",
-        )
+        tables = Group(*map(generic_table, tables_of(_sample_ranking())))
+        _draw(options.to / "ranking_sample", tables, "simulated data")
         _draw(options.to / "live_sample", _live(_sample_events(), options.at), "simulated data")
     return 0
 

@@ -12,7 +12,7 @@ from orchestrator.clusters import OVER
 from orchestrator.contracts.context import answers_of
 from orchestrator.contracts.settings import GivenFile
 from orchestrator.frames import columns_of
-from orchestrator.methods.probdiff import ProbDiff
+from orchestrator.methods import probdiff
 from orchestrator.numbers import finite
 from orchestrator.plugin import Cell, Context, Measured, Settings, Source, UsageError
 from orchestrator.ranking.cells import mean_of, order_words, share_of
@@ -51,7 +51,7 @@ def evaluators(
 
 
 def _score(context: Context, source: Source, column: str) -> Score:
-    if column not in source.method.derived or not isinstance(source.method, ProbDiff):
+    if column not in source.method.derived or not isinstance(source.method, probdiff.Kind):
         return score(context, source, column)
     rows = context.rows_of(source, _READ)
     # A text without d fails, as published; a failed request is missing.

@@ -53,7 +53,6 @@ from orchestrator.statistics.correlation import (
 )
 from orchestrator.statistics.means import clustered_mean
 from orchestrator.statistics.resampling import JACKKNIFE
-from orchestrator.statistics.results import Estimate
 from orchestrator.tables import measured, with_interval
 
 _KINDS: Final[dict[Coefficient, str]] = {
@@ -160,8 +159,8 @@ def _correlations(scores: Sequence[Score], context: Context, gold: str) -> Table
             [
                 joined.name,
                 "+" if joined.orientation > 0 else "-",
-                *map(_cell, found),
-                _cell(partial),
+                *map(measured, found),
+                measured(partial),
                 n_prompts(joined.points.drop_nulls(["value", "gold"])),
                 _n_missing(joined),
             ]
@@ -199,7 +198,7 @@ def _by_model(scores: Sequence[Score], context: Context) -> Iterator[Table]:
                 correlate(value, known, own.prompts, kind=kind, confidence_level=level)
                 for kind in _KINDS
             ]
-            cells = dict(zip(_KINDS, map(_cell, found), strict=True))
+            cells = dict(zip(_KINDS, map(measured, found), strict=True))
             spearman[one.name, model] = cells["spearman"]
             rows.append([model, one.name, *cells.values(), found[0].n, _n_missing(own)])
     if len(models) > 1:
@@ -246,7 +245,9 @@ def _by_prompt(scores: Sequence[Score], context: Context) -> Iterator[Table]:
             kind="spearman", confidence_level=level,
         )  # fmt: skip
         counts = n_prompts(several.points), n_prompts(prompts)
-        rows.append([joined.name, measured(mean, with_n=True), counts[0], _cell(across), counts[1]])
+        rows.append(
+            [joined.name, measured(mean, with_n=True), counts[0], measured(across), counts[1]]
+        )
     if rows:
         yield make_table(
             "meta_evaluation.prompts",
@@ -261,11 +262,6 @@ def _by_prompt(scores: Sequence[Score], context: Context) -> Iterator[Table]:
                 "this one; a score can have it and say nothing of answers",
             ],
         )
-
-
-def _cell(found: Estimate) -> Measured:
-    value = finite(found.value)
-    return with_interval(value, found.interval, why=found.undefined if value is None else None)
 
 
 def _categories(scores: Sequence[Score], context: Context, kind: Coefficient) -> Iterator[Table]:
@@ -284,8 +280,11 @@ def _categories(scores: Sequence[Score], context: Context, kind: Coefficient) ->
             kind=kind,
             confidence_level=context.confidence_level,
         )
-        cells = [_cell(found[name]).value if name in found else None for name in names]
-        rows.append([joined.name, _cell(mean), *cells])
+        # Where it has an interval, the mean is over the categories that have a coefficient.
+        why = mean.undefined if mean.interval is None else None
+        shown = with_interval(finite(mean.value), mean.interval, why=why)
+        cells = [finite(found[name].value) if name in found else None for name in names]
+        rows.append([joined.name, shown, *cells])
     columns = [Column("score", "score"), Column("mean", "signed", 2)]
     columns += [Column(name, "signed", 2) for name in names]
     yield make_table(

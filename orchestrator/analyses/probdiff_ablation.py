@@ -9,8 +9,8 @@ from typing import Final
 
 import polars as pl
 
+from orchestrator.methods import probdiff
 from orchestrator.methods.probdiff import Config as ProbDiffConfig
-from orchestrator.methods.probdiff import ProbDiff
 from orchestrator.plugin import (
     Analysis,
     Cell,
@@ -50,7 +50,7 @@ class Kind(Analysis[Config]):
         sources = [
             (source, source.method.config)
             for source in context.sources
-            if isinstance(source.method, ProbDiff)
+            if isinstance(source.method, probdiff.Kind)
         ]
         if not sources:
             raise UsageError(f"{context.name}: the recipe has no method of kind probdiff")

@@ -123,7 +123,7 @@ def show(result: "Result", form: str, *, whole: bool, taken: int = 0) -> None:
     if form != "table":
         write_to(sys.stdout, result.to_json() if form == "json" else result.to_markdown())
         return
-    results = importlib.import_module("orchestrator.report.results")
+    report = importlib.import_module("orchestrator.report.brief_text")
     done = result.completeness
     # Lines below the results: that it was interrupted, or that units failed.
     taken += _LINES_BELOW if taken and (done.left or done.failed) else 0
@@ -134,11 +134,12 @@ def show(result: "Result", form: str, *, whole: bool, taken: int = 0) -> None:
     full = f"In full ({numbers.counted(n_tables, 'table')}): orchestrator report {run} --full"
     page = f"A page: orchestrator report {run} --html · Each item: orchestrator view {run}"
     more = None if whole else [*([full] if n_tables else []), page]
-    shown = [*results.first_screen(result.brief, result.gate, more, taken=taken)]
+    shown = [report.brief_text(result.brief, more, result.gate, taken=taken)]
     if whole:
         # Of a table without columns the run in brief has told why.
-        rankings = (results.ranking_text(one, result.exact_match) for one in result.rankings)
-        shown += ["", *rankings, *map(results.generic_table, tables)]
+        of_ranking = importlib.import_module("orchestrator.report.rankings").tables_of
+        ranked = (table for one in result.rankings for table in of_ranking(one, result.exact_match))
+        shown += ["", *map(report.generic_table, (*ranked, *tables))]
     for renderable in shown:
         print_to(sys.stdout, renderable)
 

@@ -328,15 +328,7 @@ def new(options: argparse.Namespace) -> int:
     taken = [str(file) for file in files if file.exists() or file.is_symlink()]
     if taken:
         raise UsageError(f"{' and '.join(taken)} already exists; nothing was written")
-    title = name.replace("_", " ").capitalize()
-    class_name = "".join(part.capitalize() for part in name.split("_"))
-    parts = {
-        "name": name,
-        "title": title,
-        "class_name": class_name,
-        # In the order that linters want.
-        "imports": ", ".join(sorted((class_name, "Config"))),
-    }
+    parts = {"name": name, "title": name.replace("_", " ").capitalize()}
     for file, template in files.items():
         text = Template((_TEMPLATES / template).read_text(encoding="utf-8"))
         write_new(file, text.substitute(parts), force=False)

@@ -266,7 +266,6 @@ _PARTS: Final[dict[str, _Names]] = {
         "summarise": called_with("self", "context"),
         "figures": called_with("self", "context"),
         "section": _of_type(str),
-        "section_order": _of_type(int),
     },
     plugins.ANALYSES: {"summarise": called_with("self", "context")},
     plugins.STATISTICS: {

@@ -376,14 +376,12 @@ class Summary(Plugin[_SettingsT], ABC):
         bradley_terry: True if its ratings are Bradley-Terry's over the pairs of its method: then
             those at equal style stand beside them, as they do where reports rank by the pairs.
         section: Heading of its figures in the report; the name of the method where empty.
-        section_order: Sections with figures of methods stand by this, then as in the recipe.
     """
 
     reads: ClassVar[Sequence[str] | None] = None
     reads_alone: ClassVar[bool] = False
     bradley_terry: ClassVar[bool] = False
     section: ClassVar[str] = ""
-    section_order: ClassVar[int] = 100
 
     @abstractmethod
     def summarise(self, context: Context) -> list[Table]:

@@ -18,11 +18,11 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.frames import FrameFiles
 from orchestrator.ranking.analysis import RankingAnalysis, with_trust
 from orchestrator.ranking.trust import level_of, of_frames, thresholds_of
+from orchestrator.report import rankings
 from orchestrator.report.brief import Brief, brief
 from orchestrator.report.gate import GateResult
 from orchestrator.report.generic import generic_json, generic_markdown
 from orchestrator.report.progress import Completeness, Cost
-from orchestrator.report.results import ranking_markdown
 from orchestrator.report.words import plain, ranking_json
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
@@ -228,7 +228,9 @@ class Result:
         texts = [self.brief.to_markdown()]
         if self.gate is not None:
             texts.append(self.gate.to_markdown().rstrip())
-        texts += [ranking_markdown(one, self.exact_match) for one in self.rankings]
+        for ranking in self.rankings:
+            of_ranking = enumerate(rankings.tables_of(ranking, self.exact_match))
+            texts += [generic_markdown(one, 3 if place else 2) for place, one in of_ranking]
         texts += [generic_markdown(table) for table in self.tables if table.columns]
         return "\n\n".join(texts) + "\n"
 

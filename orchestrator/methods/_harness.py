@@ -177,11 +177,6 @@ class Verdict(NamedTuple):
     distribution: LabelDistribution | None = None
 
     @property
-    def parsed(self) -> bool:
-        """True if the text has a verdict without a convention."""
-        return self.read.value is not None
-
-    @property
     def p(self) -> list[float] | None:
         """The probabilities of the labels, where they are known."""
         known = None if self.distribution is None else self.distribution.probabilities
@@ -372,7 +367,7 @@ def _row(number: int, form: Format, *given: Verdict) -> Row:
     row: Row = {
         **dict.fromkeys(HarnessJudge.columns),
         "turn": number,
-        "parsed": all(one.parsed for one in given),
+        "parsed": all(one.read.value is not None for one in given),
         "p": first.p,
         "coverage": min((one.coverage for one in seen), default=None),
         "exact": all(one.exact for one in seen) if seen else None,

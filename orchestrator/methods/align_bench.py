@@ -188,7 +188,7 @@ class Config(NamedJudgesSettings):
         return found
 
 
-class AlignBench(HarnessJudge[Config]):
+class Kind(HarnessJudge[Config]):
     """A judge scores an answer in Chinese by dimensions, and overall from 1 to 10."""
 
     cites = ("liu2023alignbench",)

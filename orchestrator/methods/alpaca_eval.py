@@ -157,7 +157,7 @@ class Config(OfAnswersSettings):
         return _harness.COMPACT[True] if self.prompts == "compact" else self.prompts[ONLY]
 
 
-class AlpacaEval(OfAnswers[Config]):
+class Kind(OfAnswers[Config]):
     """A judge's probabilities say how much a model is preferred to a baseline.
 
     `preference` is in [1, 2], above 1.5 for the model; with both orders it is their mean, and
@@ -218,7 +218,7 @@ class AlpacaEval(OfAnswers[Config]):
         rows = []
         for n, (model, baseline) in enumerate(turns, 1):
             row: Row = {
-                **dict.fromkeys(AlpacaEval.columns),
+                **dict.fromkeys(Kind.columns),
                 "turn": n,
                 "same_text": model.answer.text == baseline.answer.text,
                 "n_characters": len(model.answer.text),

@@ -26,7 +26,7 @@ from orchestrator.plugin import (
 )
 
 
-class Answers(Method[AnswersConfig]):
+class Kind(Method[AnswersConfig]):
     """Every candidate answers every item once, turn by turn; nothing is judged."""
 
     version = 2

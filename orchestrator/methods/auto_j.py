@@ -154,7 +154,7 @@ def wording(prompts: str | dict[str, Wording], mode: str, n_turns: int) -> Wordi
     return found
 
 
-class AutoJ(HarnessJudge[Config]):
+class Kind(HarnessJudge[Config]):
     """A judge writes a critique and rates an answer from 1 to 10, or decides between two."""
 
     cites = ("li2023generative",)

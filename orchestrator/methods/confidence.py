@@ -123,7 +123,7 @@ class Config(OfAnswersSettings):
         return self
 
 
-class Confidence(OfAnswers[Config]):
+class Kind(OfAnswers[Config]):
     """Confidence in an answer, from the most likely tokens and the samples of any server."""
 
     version = 2
@@ -205,7 +205,7 @@ class Confidence(OfAnswers[Config]):
 
 async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn, question: str) -> Row:
     answer, (model,) = turn.answer, unit.models
-    row = values.begun_row(Confidence.columns, turn, "draw")
+    row = values.begun_row(Kind.columns, turn, "draw")
     if not answer.text.strip():
         return row
     if config.alternatives:

@@ -50,7 +50,7 @@ class Config(OfAnswersSettings):
     )
 
 
-class Consistency(OfAnswers[Config]):
+class Kind(OfAnswers[Config]):
     """A model is asked again, in the same conversation, and again; does it say the same?"""
 
     cites = ("xia2024probdiff",)

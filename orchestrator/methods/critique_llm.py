@@ -160,7 +160,7 @@ class Config(NamedJudgesSettings):
         return {"type": named}
 
 
-class CritiqueLLM(HarnessJudge[Config]):
+class Kind(HarnessJudge[Config]):
     """A judge that criticises in Chinese, then scores an answer or compares two."""
 
     cites = ("ke2024critiquellm",)

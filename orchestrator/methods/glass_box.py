@@ -61,7 +61,7 @@ from orchestrator.plugin import (
 __all__ = ["Config", "DecodingEnsemble", "PromptEnsemble"]
 
 
-class GlassBox(OfAnswers[Config]):
+class Kind(OfAnswers[Config]):
     """Quality of an answer, estimated from the model's own token distributions."""
 
     cites = ("huang2024glassbox",)
@@ -176,7 +176,7 @@ class GlassBox(OfAnswers[Config]):
 
 async def _row(unit: Unit, ask: Ask, config: Config, turn: Turn) -> Row:
     answer = turn.answer
-    row = values.begun_row(GlassBox.columns, turn, config.observe)
+    row = values.begun_row(Kind.columns, turn, config.observe)
     if not answer.text.strip():
         return row
     asks = _asks(unit, ask, config, turn)

@@ -112,7 +112,7 @@ class Config(LedSettings, RewritingSettings):
         )
 
 
-class JudgedRewrites(OfAnswers[Config]):
+class Kind(OfAnswers[Config]):
     """A judge says whether rewriting an answer made it better, in both orders."""
 
     cites = ("xia2024probdiff",)
@@ -161,7 +161,7 @@ class JudgedRewrites(OfAnswers[Config]):
         judged = dict(zip(changed, zip(orders[::2], orders[1::2], strict=True), strict=True))
         return [
             {
-                **dict.fromkeys(JudgedRewrites.columns),
+                **dict.fromkeys(Kind.columns),
                 "turn": turn.number,
                 "answer": turn.answer.text,
                 "rewriting": copy.text,

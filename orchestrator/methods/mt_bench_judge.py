@@ -157,7 +157,7 @@ class Config(NamedJudgesSettings):
         return self.prompts[NAMES[self.mode][guided] + (_SUFFIX if n_turns > 1 else "")]
 
 
-class MTBenchJudge(HarnessJudge[Config]):
+class Kind(HarnessJudge[Config]):
     """A judge rates each answer from 1 to 10, or compares two in two games."""
 
     cites = ("zheng2023judging",)

@@ -136,7 +136,7 @@ class Config(PairwiseSettings):
         return PAIRWISE_PROMPTS[self.prompt][self.labels][self.chain_of_thought]
 
 
-class PairwiseRanking(PairwiseJudge[Config]):
+class Kind(PairwiseJudge[Config]):
     """A judge compares two answers, in both orders, with five, three or two labels."""
 
     cites = ("wang2025judgment",)

@@ -119,7 +119,7 @@ class Config(PairwiseSettings):
         )
 
 
-class PairwiseScoring(PairwiseJudge[Config]):
+class Kind(PairwiseJudge[Config]):
     """A judge rates two answers in one reply, in both orders."""
 
     cites = ("wang2025judgment",)

@@ -94,7 +94,7 @@ class Config(OfAnswersSettings):
     )
 
 
-class PeerElo(OfAnswers[Config]):
+class Kind(OfAnswers[Config]):
     """Models judge each other by what their own answers are most like; no prompts."""
 
     cites = ("llmselfeval",)

@@ -110,7 +110,7 @@ class Config(JudgeSettings):
         return self.grades().spelled(lambda score: self.verdict.replace(SCORE, str(score)))
 
 
-class PointwiseRating(JudgeMethod[Config]):
+class Kind(JudgeMethod[Config]):
     """A judge rates one answer; what is read is the distribution over all scores."""
 
     cites = ("wang2025judgment",)

@@ -84,7 +84,7 @@ class Config(RewritingSettings):
         return self
 
 
-class ProbDiff(OfAnswers[Config]):
+class Kind(OfAnswers[Config]):
     """A model rewrites its own answer; how much less likely that is tells how good it is."""
 
     cites = ("xia2024probdiff",)

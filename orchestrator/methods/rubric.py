@@ -180,7 +180,7 @@ class Config(JudgeSettings):
         return tuple(every.values())
 
 
-class Rubric(JudgeMethod[Config]):
+class Kind(JudgeMethod[Config]):
     """A judge scores one answer by several criteria, each read by its whole distribution."""
 
     cites = ("kwok2026verifier", "lin2025wildbench", "cook2024ticking")

@@ -61,7 +61,7 @@ class Config(MethodSettings):
         return self
 
 
-class Samples(Method[Config]):
+class Kind(Method[Config]):
     """Many answers of a model to one question, each with its mean log-probability."""
 
     cites = ("xia2024probdiff",)

@@ -49,7 +49,7 @@ class Config(HarnessSettings):
         return auto_j.wording(self.prompts, "single", n_turns)
 
 
-class SelfGeneration(HarnessJudge[Config]):
+class Kind(HarnessJudge[Config]):
     """A model rates its own answer from 1 to 10 in words."""
 
     cites = ("huang2024glassbox",)

@@ -98,13 +98,14 @@ class Table:
 
     def by_item(self) -> PromptSums:
         """The judgments counted by item, instead of by cluster, and pair of models."""
-        return self._summed(self.used["item"], np.zeros(self.n_judged))
+        return self.sums(np.zeros(self.n_judged), self.used["item"])
 
-    def sums(self, wins: Floats) -> PromptSums:
-        """Wins of `model_a`, shape (n,) in [0, 1], summed by cluster and pair of models."""
-        return self._summed(self.clusters()[0], wins)
+    def sums(self, wins: Floats, prompts: Ints | None = None) -> PromptSums:
+        """Wins of `model_a`, shape (n,) in [0, 1], summed by cluster and pair of models.
 
-    def _summed(self, prompts: Ints, wins: Floats) -> PromptSums:
+        Where they are given, `prompts`, shape (n,), stand for the clusters.
+        """
+        prompts = self.clusters()[0] if prompts is None else prompts
         sides = self.used["model_a"], self.used["model_b"]
         return Pairs(prompts, *sides, len(self.models)).summing()(wins)
 

@@ -172,7 +172,7 @@ class Plugs:
         if family == plugins.LAUNCH and not self._allow_code:
             launch = contracts.load(LaunchKind, kind, allow_code=self._allow_code)
             for setting, reason in launch(config).programs():
-                what = f"{setting}: {reason}; {self._how()}"
+                what = f"{setting}: {reason}; {how_to_permit(self._folder)}"
                 self._written.refuse(path, what, setting)
         if family == plugins.DATASETS:
             self._context["dataset"] = kind
@@ -181,21 +181,18 @@ class Plugs:
     def need_permission(self, path: KeyPath, what: str) -> None:
         """Note a fault where a recipe names something to run, unless its code is allowed."""
         if not self._allow_code:
-            said = f"{what} is not run without permission; {self._how()}"
+            said = f"{what} is not run without permission; {how_to_permit(self._folder)}"
             self._written.faults.append(self._written.fault(path, said))
 
     def _class(self, family: str, kind: str, path: KeyPath) -> type[Any] | None:
         try:
             return contracts.load(contracts.BASES[family], kind, allow_code=self._allow_code)
         except NotAllowedError as error:
-            self._written.refuse(path, f"{error}; {self._how()}", "kind")
+            self._written.refuse(path, f"{error}; {how_to_permit(self._folder)}", "kind")
             return None
         except PluginError as error:
             self._written.refuse(path, str(error), "kind")
             return None
-
-    def _how(self) -> str:
-        return how_to_permit(self._folder)
 
     def models(self, data: object, checked: RecipeFile | None) -> dict[str, ModelSpec]:
         """Every model, in order; what can't be built is left out and has a fault."""

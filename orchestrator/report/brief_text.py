@@ -1,6 +1,6 @@
 """A run in brief for a terminal: one screen, also with many models and methods."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -12,9 +12,20 @@ from rich.text import Text
 
 from orchestrator import numbers
 from orchestrator.report.brief import Brief
+from orchestrator.report.gate import GateResult, gate_text
 from orchestrator.report.generic import generic_table
-from orchestrator.report.page import BAD, DOUBTFUL, FAINT, GOOD, HEADING, Column, Page, paged
-from orchestrator.report.picture import make_axis, picture_of
+from orchestrator.report.page import (
+    ACCENT,
+    BAD,
+    DOUBTFUL,
+    FAINT,
+    GOOD,
+    HEADING,
+    Column,
+    Page,
+    paged,
+)
+from orchestrator.report.picture import make_axis
 from orchestrator.report.questions import Check, Question, Standing
 from orchestrator.report.words import Name, Phrase, phrase
 from orchestrator.tables import Table
@@ -22,6 +33,8 @@ from orchestrator.tables import Table
 # Lines of a screen where the output is no terminal, and the fewest that are counted on.
 _SCREEN: Final = 38
 _LEAST_SCREEN: Final = 12
+# Of a verdict on a terminal, beside those of its requirements.
+_LINES_OF_GATE: Final = 5
 _MAX_NAME: Final = 32
 _MAX_ROWS: Final = 12
 _MIN_NAME: Final = 12
@@ -88,30 +101,38 @@ _LAYOUTS: Final = (
 def brief_text(
     page: Page,
     brief: Brief,
-    more: Sequence[str] = (),
+    more: Sequence[str] | None = (),
+    gate: GateResult | None = None,
     *,
-    whole: bool = False,
     taken: int = 0,
 ) -> Iterator[RenderableType]:
-    """The first screen of a run.
+    """The first screen of a run, and the verdict on its gates where there is one.
 
     Args:
         page: Where it is laid out.
         brief: The run in brief.
-        more: Where the rest is, in words.
-        whole: Show every model, question and check, however many lines that takes; no tables.
+        more: Where the rest is, in words; None shows every model, question and check, however many
+            lines that takes, and no tables.
+        gate: Verdict on the gates of the recipe.
         taken: Lines of the terminal that are written above and below.
     """
-    if whole:
-        yield from _parts(page, brief, more, _ALL, ())
-        return
+    if more is None:
+        yield from _parts(page, brief, (), _ALL, ())
+    else:
+        taken += 0 if gate is None else _LINES_OF_GATE + 2 * len(gate.requirements)
+        yield from _fitting(page, brief, more, taken)
+    if gate is not None:
+        yield from (Text(""), gate_text(gate))
+
+
+def _fitting(page: Page, brief: Brief, more: Sequence[str], taken: int) -> Iterable[RenderableType]:
+    """The longest layout that the screen has room for."""
     # The next prompt takes a line.
     screen = _SCREEN if page.height is None else max(_LEAST_SCREEN, page.height - 1 - taken)
     console = Console(width=page.width, color_system=None, legacy_windows=False)
     laid_out = (list(_parts(page, brief, more, limits, brief.tables, taken)) for limits in _LAYOUTS)
     fitting = (parts for parts in laid_out if len(console.render_lines(Group(*parts))) <= screen)
-    least = _parts(page, brief, more, _LAYOUTS[-1], brief.tables, taken)
-    yield from next(fitting, least)
+    return next(fitting, _parts(page, brief, more, _LAYOUTS[-1], brief.tables, taken))
 
 
 def _parts(
@@ -314,7 +335,9 @@ class _Shown:
             cells += [page.data(one.bounds)] if bounds else []
             if axis is None:
                 return cells
-            return [*cells, picture_of(page, axis, one)]
+            styles = (ACCENT, f"{HEADING} {ACCENT}", ACCENT)
+            drawn = map(page.cell, axis.draw(one), styles)
+            return [*cells, Text.assemble(*drawn, no_wrap=True, overflow="crop")]
 
         if len(standings) <= most:
             return page.table(columns, map(row, standings))

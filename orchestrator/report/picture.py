@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
-from rich.text import Text
 
-from orchestrator.report.page import ACCENT, HEADING, Page
 from orchestrator.report.questions import Question, Standing
 
 # Steps between the axis' labels, times a power of ten.
@@ -108,15 +106,6 @@ def make_axis(
     # A little room at both ends, so that no interval seems to be cut off by the frame.
     margin = 0.02 * (high - low)
     return Axis(low - margin, high + margin, width, step)
-
-
-def picture_of(page: Page, axis: Axis, bounds: Standing) -> Text:
-    """Draw a number and its interval on an axis."""
-    left, point, right = axis.draw(bounds)
-    picture = Text(no_wrap=True, overflow="crop")
-    for text, style in ((left, ACCENT), (point, f"{HEADING} {ACCENT}"), (right, ACCENT)):
-        picture.append_text(page.cell(text, style))
-    return picture
 
 
 # Characters that the axis is laid out for: room for some four labels on a telephone.

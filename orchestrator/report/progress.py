@@ -199,12 +199,8 @@ def foremost(models: Sequence[ModelProgress], most: int) -> list[ModelProgress]:
         models: In the recipe's order.
         most: How many to return.
     """
-
-    def late(place: int) -> tuple[bool, bool, int]:
-        model = models[place]
-        return model.state not in TROUBLED, model.units_left == 0, place
-
-    chosen = sorted(range(len(models)), key=late)[:most]
+    late = [(one.state not in TROUBLED, one.units_left == 0) for one in models]
+    chosen = sorted(range(len(models)), key=late.__getitem__)[:most]
     return [models[place] for place in sorted(chosen)]
 
 

@@ -9,11 +9,12 @@ import html
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from itertools import takewhile
+from os.path import commonprefix
 from typing import Final, TextIO
 
 from rich.cells import cell_len
@@ -116,7 +117,8 @@ def safe_names(
     if not long and len(set(lines.values())) == len(lines):
         return lines
     # Some characters before the difference are left, for a number that begins there.
-    begin = max(0, _alike([lines[name] for name in long]) - _CONTEXT)
+    same = commonprefix([lines[name] for name in long])  # noqa: RUF071 (by characters)
+    begin = max(0, len(same) - _CONTEXT)
     dots = _dots(ascii_only=ascii_only)
     cuts: tuple[Callable[[str], str], ...] = (
         lambda line: safe_name(line, width, ascii_only=ascii_only, joined=joined),
@@ -140,12 +142,6 @@ def safe_names(
         taken.add(found)
         numbered[name] = found
     return numbered
-
-
-def _alike(lines: Sequence[str]) -> int:
-    """Return the number of characters with which all lines begin."""
-    together = zip(*lines, strict=False)
-    return sum(1 for _ in takewhile(lambda characters: len(set(characters)) == 1, together))
 
 
 def isolated(line: str) -> str:
@@ -256,14 +252,8 @@ def _cut(line: str, width: int, *, ascii_only: bool) -> str:
 
 def _fitting(line: str, width: int) -> str:
     """The longest beginning that takes at most `width` columns."""
-    low, high = 0, len(line)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if cell_len(line[:middle]) <= width:
-            low = middle
-        else:
-            high = middle - 1
-    return line[:low]
+    lengths = range(1, len(line) + 1)
+    return line[: bisect_right(lengths, width, key=lambda length: cell_len(line[:length]))]
 
 
 # A pipe without a reader, and a terminal that was closed.

@@ -58,14 +58,14 @@ class AnswersSummary(Summary[MethodSettings]):
     def summarise(self, context: Context) -> list[Table]:
         """One line a model: answers, failures, exact match with its interval, log-probability."""
         rows: list[list[Cell]] = []
-        for (model,), frame in groups(context.rows, "model"):
+        for names, frame in groups(context.rows, "model"):
             good = good_rows(frame)
             right = None
             if good["exact_match"].count():
                 right = share_of(good, pl.col("exact_match"), context.confidence_level, with_n=True)
             rows.append(
                 [
-                    str(model),
+                    *names,
                     len(good),
                     len(frame) - len(good),
                     right,
@@ -111,7 +111,7 @@ class ConsistencySummary(Summary[MethodSettings]):
         good, level = good_rows(rows), context.confidence_level
         lines: list[list[Cell]] = [
             [
-                str(model),
+                model,
                 f"x, x{again}",
                 share_of(part, pl.col("exact_match"), level),
                 share_of(part, pl.col("token_f1"), level),
@@ -148,13 +148,13 @@ class SamplesSummary(Summary[MethodSettings]):
         good, level = good_rows(rows), context.confidence_level
         lines: list[list[Cell]] = []
         curves: list[list[Cell]] = []
-        for (model,), group in groups(good, "model"):
+        for names, group in groups(good, "model"):
             of_question = group.group_by("item", *OVER, maintain_order=True).agg(
                 variance=pl.col("ell").drop_nulls().var(ddof=1)
             )
             lines.append(
                 [
-                    str(model),
+                    *names,
                     mean_of(group, pl.col("ell"), level),
                     mean_of(of_question, pl.col("variance"), level),
                     group.select("item", "text").n_unique() / len(group),
@@ -163,7 +163,7 @@ class SamplesSummary(Summary[MethodSettings]):
                     group["ell"].null_count(),
                 ]
             )
-            curves.append([str(model), *_curve(group)])
+            curves.append([*names, *_curve(group)])
         notes = [
             "ell: mean log-probability per token, in nats; variance: of ell within a question, "
             "mean over questions; expected to be smaller for better models",

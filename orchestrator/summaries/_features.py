@@ -44,10 +44,10 @@ def _read(rows: pl.DataFrame, more: Callable[[pl.DataFrame], list[Cell]]) -> lis
     `more` says more of those that did not fail.
     """
     lines: list[list[Cell]] = []
-    for (model,), group in groups(rows, "model"):
+    for names, group in groups(rows, "model"):
         good = good_rows(group)
         n_empty = int((good["undefined"] == "empty answer").fill_null(value=False).sum())
-        known: list[Cell] = [str(model), len(good), n_empty, len(group) - len(good)]
+        known: list[Cell] = [*names, len(good), n_empty, len(group) - len(good)]
         lines.append([*known, plain_mean(good["n_tokens"]), *more(good)])
     return lines
 
@@ -67,7 +67,7 @@ class GlassBoxSummary(Summary[glass_box.Config]):
     def summarise(self, context: Context) -> list[Table]:
         """The features, then the answers that they were read off."""
         config = self.config
-        oriented = glass_box.GlassBox(config).scores
+        oriented = glass_box.Kind(config).scores
         bounds = [name for name in _BOUNDS if "bounds" in config.groups]
         if config.vocabulary_size is None:
             bounds = bounds[:1]
@@ -106,7 +106,7 @@ class ConfidenceSummary(Summary[confidence.Config]):
         config = self.config
         more = ("n_short", "p_true_coverage", "n_meanings")
         rows = numbered(context, (*_READS, *more))
-        measures = means_by_model(context, rows, confidence.Confidence(config).scores)
+        measures = means_by_model(context, rows, confidence.Kind(config).scores)
 
         def listed(good: pl.DataFrame) -> list[Cell]:
             known = good.filter(pl.col("n_short").is_not_null())

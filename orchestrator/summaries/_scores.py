@@ -65,7 +65,7 @@ class PointwiseRatingSummary(Summary[Config]):
         scores: list[list[Cell]] = []
         readings: list[list[Cell]] = []
         for (judge, model), group in groups(told, "judge", "model"):
-            names, good = [str(model), str(judge)], good_rows(group)
+            names, good = [model, judge], good_rows(group)
             mean = mean_of(good, pl.col("mean"), context.confidence_level, self.config.scale)
             locations = [plain_mean(good[one]) for one in ("mode", "median", "first_percentile")]
             scores.append([*names, len(good), len(group) - len(good), mean, *locations])
@@ -134,7 +134,7 @@ class PairwiseScoringSummary(Summary[MethodSettings]):
         lines: list[list[Cell]] = [
             [
                 model,
-                str(judge),
+                judge,
                 len(mine),
                 mean_of(mine, pl.col("score"), context.confidence_level),
                 mass(mine["coverage"]),

@@ -116,15 +116,14 @@ def _ratings(context: Context, title: str) -> Table:
         *table_columns("ratings: count | missing: count"),
     ]
     lines: list[list[Cell]] = []
-    for (model, judge), group in groups(rows, "model", "judge"):
+    for names, group in groups(rows, "model", "judge"):
         good = group.filter(OK & _RATED)
         of_turn = [
             mean_of(good.filter(pl.col("turn") == t), pl.col("rating"), level) for t in turns
         ]
         lines.append(
             [
-                str(model),
-                str(judge),
+                *names,
                 mean_of(good, pl.col("rating"), level),
                 *(cell.value for cell in of_turn),
                 *([mean_of(good, pl.col("expected"), level).value] if read else []),
@@ -147,14 +146,8 @@ def _ratings(context: Context, title: str) -> Table:
 def _categories(context: Context, title: str, good: pl.DataFrame) -> Table:
     level = context.confidence_level
     lines: list[list[Cell]] = [
-        [
-            str(model),
-            str(judge),
-            str(category),
-            n_prompts(group),
-            mean_of(group, pl.col("rating"), level),
-        ]
-        for (model, judge, category), group in groups(
+        [*names, n_prompts(group), mean_of(group, pl.col("rating"), level)]
+        for names, group in groups(
             good.sort("category", maintain_order=True), "model", "judge", "category"
         )
     ]
@@ -176,13 +169,12 @@ def _models(context: Context, title: str) -> Table:
         ),
     ]
     lines: list[list[Cell]] = []
-    for (model, judge), own in groups(sides, "model", "judge"):
+    for names, own in groups(sides, "model", "judge"):
         n = Counter(own["result"])
         preferred = share_of(own, pl.col("preferred"), level).value
         lines.append(
             [
-                str(model),
-                str(judge),
+                *names,
                 share_of(own, pl.col("credit"), level),
                 *([preferred] if read else []),
                 *(n[result] for result in ("A", "tie", "B")),
@@ -212,12 +204,10 @@ def _pairs(context: Context, title: str, good: pl.DataFrame) -> Table:
     # Told apart by what each order said of the answer shown first.
     first = ((pl.col("winner_ab") == "A") & (pl.col("winner_ba") == "B")).cast(pl.Float64)
     lines: list[list[Cell]] = []
-    for (a, b, judge), group in groups(good, "model_a", "model_b", "judge"):
+    for names, group in groups(good, "model_a", "model_b", "judge"):
         lines.append(
             [
-                str(a),
-                str(b),
-                str(judge),
+                *names,
                 share_of(group, pl.col("winner") == "A", level),
                 share_of(group, pl.col("winner") == "tie", level).value,
                 share_of(group, pl.col("winner") == "B", level).value,
@@ -300,13 +290,12 @@ class AlignBenchSummary(Summary[MethodSettings]):
             return tables
         lines: list[list[Cell]] = []
         level = context.confidence_level
-        for (model, judge), rows in groups(context.rows, "model", "judge"):
+        for names, rows in groups(context.rows, "model", "judge"):
             good = rows.filter(OK & pl.col("rating").is_not_null())
             halves = [_groups(good, names) for names in _HALVES]
             lines.append(
                 [
-                    str(model),
-                    str(judge),
+                    *names,
                     _weighted(halves, level),
                     *(_weighted([half], level) for half in halves),
                     mean_of(good, pl.col("rating"), level).value,

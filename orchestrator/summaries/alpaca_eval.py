@@ -170,12 +170,11 @@ class Kind(Summary[Config]):
             rows = rows.with_columns(name=named["item"])
         lines: list[list[Cell]] = []
         lengths: list[list[Cell]] = []
-        for (model, judge), group in groups(rows, "model", "judge"):
+        for names, group in groups(rows, "model", "judge"):
             good = group.filter(OK & pl.col("preference").is_not_null())
             found = head_to_head(good["preference"].to_numpy().astype(np.float64))
             line: list[Cell] = [
-                str(model),
-                str(judge),
+                *names,
                 share_of(good, pl.col("preference") - 1.0, context.confidence_level),
                 finite(found.standard_error / 100.0),
                 finite(found.discrete_win_rate / 100.0),
@@ -191,7 +190,7 @@ class Kind(Summary[Config]):
             own, other = written["n_characters"], written["n_characters_baseline"]
             columns_of_lengths = (own, other, own > other, written["same_text"])
             means = [plain_mean(column) for column in columns_of_lengths]
-            lengths.append([str(model), str(judge), *means])
+            lengths.append([*names, *means])
         notes = [
             "win rate: mean of preference - 1; s.e.: as published, with rows taken as independent",
             _about(controlled),

@@ -223,7 +223,7 @@ def _nearest(context: Context, votes: Votes, order: Sequence[int], baseline: flo
     other = pl.when(pl.col("model_a") == top).then(pl.col("model_b")).otherwise(pl.col("model_a"))
     near = near.select("item", *OVER, other=other, f1=pl.col("f1").fill_nan(None))
     found = [
-        (str(model), mean_of(by_item, pl.col("f1"), context.confidence_level, with_n=True))
+        (model, mean_of(by_item, pl.col("f1"), context.confidence_level, with_n=True))
         for (model,), frame in groups(near, "other")
         for by_item in [frame.group_by("item", *OVER, maintain_order=True).agg(pl.mean("f1"))]
     ]

@@ -63,12 +63,12 @@ def _gaps(method: str, rows: pl.DataFrame) -> Figure:
         changed = part.filter(~pl.col("unchanged"))["d"].to_numpy()
         counts = np.histogram(np.clip(changed, edges[0], edges[-1]), edges)[0]
         unchanged = int(part["unchanged"].sum())
-        group = f"{model!s} · unchanged {numbers.percent(unchanged / len(values))}"
+        group = f"{model} · unchanged {numbers.percent(unchanged / len(values))}"
         quartiles = np.quantile(values, [0.25, 0.5, 0.75])
-        lines.append([str(model), len(values), float(values.mean()), *quartiles, unchanged])
+        lines.append([model, len(values), float(values.mean()), *quartiles, unchanged])
         for left, right, n in zip(edges[:-1], edges[1:], counts, strict=True):
             if n:
-                tip = f"{model!s}: {n} from {left:+.3f} to {right:+.3f}"
+                tip = f"{model}: {n} from {left:+.3f} to {right:+.3f}"
                 drawn.append(
                     {
                         "x": float(left),
@@ -116,7 +116,7 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
         d = part["d"].fill_null(np.nan).to_numpy()
         for one in confidence(d, codes(part[CLUSTER]), deltas.tolist(), level):
             shown = measured(one.published)
-            lines.append([str(model), one.delta, shown])
+            lines.append([model, one.delta, shown])
             share = numbers.maybe(shown.value, numbers.percent)
             drawn.append(
                 {
@@ -124,8 +124,8 @@ def _curve(method: str, rows: pl.DataFrame, level: float) -> Figure:
                     "value": finite(shown.value),
                     "low": finite(shown.low),
                     "high": finite(shown.high),
-                    "group": str(model),
-                    "tip": f"{model!s} at {one.delta:+.3f}: {share}",
+                    "group": model,
+                    "tip": f"{model} at {one.delta:+.3f}: {share}",
                 }
             )
     title = f"ProbDiff: confidence at any threshold ({method})"
@@ -172,7 +172,6 @@ class Kind(Summary[Config]):
     reads_alone = True
     reads = ("status",)
     section = "ProbDiff"
-    section_order = 1
 
     def summarise(self, context: Context) -> list[Table]:
         """The models, thresholds, categories, pairs of models, and the rewritings."""

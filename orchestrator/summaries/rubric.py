@@ -107,8 +107,8 @@ def _scores(rows: pl.DataFrame, context: Context) -> Table:
         mean = mean_of(good, pl.col("mean"), context.confidence_level, _ENDS)
         spreads = [plain_mean(good[name]) for name in ("std", "std_high")]
         n_failed = len(group) - len(good)
-        names = [str(model), str(judge)]
-        lines.append([*names, len(good), n_failed, mean, *spreads, mass(good["coverage"])])
+        coverage = mass(good["coverage"])
+        lines.append([model, judge, len(good), n_failed, mean, *spreads, coverage])
     notes = [
         "mean score: weighted mean of the criteria's expectations, from 0 (worst labels) to 100 "
         "(best labels); interval over prompts (Gaffke's test of a bounded mean)",
@@ -138,8 +138,8 @@ def _by_criterion(
             mean = mean_of(group, pl.col("mean"), context.confidence_level, _ENDS)
             lines.append(
                 [
-                    str(model),
-                    str(judge),
+                    model,
+                    judge,
                     name,
                     plain_mean(group["weight"]),
                     mean,
@@ -177,7 +177,7 @@ def _correlations(rows: pl.DataFrame, names: Sequence[str], context: Context) ->
                 confidence_level=context.confidence_level,
             )
             cell = measured(found)
-            lines.append([str(judge), one, other, cell, found.n_points])
+            lines.append([judge, one, other, cell, found.n_points])
     notes = [
         "over answers of all models; interval over prompts (jackknife, Student's t)",
         "near 1: the judge does not tell the two criteria apart, and one of them adds little",

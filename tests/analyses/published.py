@@ -11,7 +11,7 @@ from orchestrator.frames import polars_schema
 from orchestrator.methods import probdiff
 from tests.core.fakes import PLAIN
 
-SCHEMA = {"method": pl.String(), **polars_schema(schema_of(probdiff.ProbDiff))}
+SCHEMA = {"method": pl.String(), **polars_schema(schema_of(probdiff.Kind))}
 Row = dict[str, Any]
 
 
@@ -36,7 +36,7 @@ def context_of(rows: list[Row], others: Mapping[str, pl.DataFrame] = {}) -> Cont
     """A run of ProbDiff and of made-up methods with the column `rating`."""
     frames = {"probdiff": pl.DataFrame(rows, schema=SCHEMA), **others}
     sources = [
-        Source("probdiff", "probdiff", probdiff.ProbDiff(probdiff.Config()), "probdiff", {"d": 1}),
+        Source("probdiff", "probdiff", probdiff.Kind(probdiff.Config()), "probdiff", {"d": 1}),
         *(Source(name, name, PLAIN, name, {"rating": 1}) for name in others),
     ]
     return Context("a", frames, pl.DataFrame(), sources, 0.95, 300, 0)

@@ -13,8 +13,8 @@ from tests.analyses.files import NoTexts
 from tests.core.fakes import PLAIN
 from tests.tables import lines
 
-GAPS = {"method": pl.String(), **polars_schema(schema_of(probdiff.ProbDiff))}
-JUDGED = {"method": pl.String(), **polars_schema(schema_of(judged_rewrites.JudgedRewrites))}
+GAPS = {"method": pl.String(), **polars_schema(schema_of(probdiff.Kind))}
+JUDGED = {"method": pl.String(), **polars_schema(schema_of(judged_rewrites.Kind))}
 
 
 def summarise(asked):
@@ -65,7 +65,7 @@ def test_a_conflict_is_up_but_worse_or_down_but_better():
 
 def test_a_mean_over_rewritings_of_which_one_is_judged_is_refused():
     config, asked = context([gap("1", 0.1)], [verdict("1", -1.0)])
-    several = probdiff.ProbDiff(probdiff.Config(prompt="compact", rewritings=2))
+    several = probdiff.Kind(probdiff.Config(prompt="compact", rewritings=2))
     sources = [Source("probdiff", "probdiff", several, "probdiff"), asked.sources[1]]
     with pytest.raises(UsageError, match="mean over several rewritings"):
         summarise((config, msgspec.structs.replace(asked, sources=sources)))

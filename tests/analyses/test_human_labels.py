@@ -175,7 +175,7 @@ def judged(tmp_path):
             for i in range(n_labels)
         ]
         file = write(tmp_path / "pairs.csv", rows, "item,model_a,model_b,label")
-        method = pairwise_ranking.PairwiseRanking(pairwise_ranking.Config(judges=("judge",)))
+        method = pairwise_ranking.Kind(pairwise_ranking.Config(judges=("judge",)))
         source = Source("pairwise_ranking", "pairwise_ranking", method, "judgments")
         frames = {"judgments": frame}
         context = Context("human_labels", frames, pl.DataFrame(), [source], 0.95, 200, 0)

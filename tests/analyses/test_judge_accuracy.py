@@ -69,7 +69,7 @@ def tables(frames, sources, **config):
 
 def source(name="pointwise", **settings):
     config = pointwise.Config(judges=("judge",), **settings)
-    return Source(name, "pointwise", pointwise.PointwiseRating(config), "scores")
+    return Source(name, "pointwise", pointwise.Kind(config), "scores")
 
 
 def pointwise_tables(rows, **config):
@@ -134,7 +134,7 @@ def test_traces_are_counted_beside_the_mean_of_their_distributions():
     source = Source(
         "pairwise_ranking",
         "pairwise_ranking",
-        pairwise_ranking.PairwiseRanking(config),
+        pairwise_ranking.Kind(config),
         "judgments",
     )
     found = tables({"judgments": judged.pairs(rows)}, [source])
@@ -228,7 +228,7 @@ def pairwise_tables():
         Source(
             "pairwise_ranking",
             "pairwise_ranking",
-            pairwise_ranking.PairwiseRanking(config),
+            pairwise_ranking.Kind(config),
             "judgments",
         )
     ]
@@ -273,7 +273,7 @@ def test_the_mean_of_two_scores_over_both_orders_is_an_estimator():
         }
         for item, right in RIGHT.items()
     ]  # fmt: skip
-    method = pairwise_scoring.PairwiseScoring(pairwise_scoring.Config(judges=("judge",)))
+    method = pairwise_scoring.Kind(pairwise_scoring.Config(judges=("judge",)))
     frame = judged.frame(pairwise_scoring, rows)
     sources = [Source("scoring", "pairwise_scoring", method, "pair_scores")]
     found = tables({"pair_scores": frame}, sources)
@@ -333,7 +333,7 @@ def test_a_judge_of_pairs_that_nobody_knows_of_hides_no_other(key):
     known = rated(4)
     unknown = [judged.score_row("beyond", model, around(5), judge="late") for model in ("x", "y")]
     config = pointwise.Config(judges=("judge", "late"))
-    both = Source("pointwise", "pointwise", pointwise.PointwiseRating(config), "scores")
+    both = Source("pointwise", "pointwise", pointwise.Kind(config), "scores")
 
     def found(rows, source):
         context = Context(

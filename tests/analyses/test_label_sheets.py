@@ -17,7 +17,7 @@ from orchestrator.errors import DatasetError, UsageError
 from orchestrator.interface.labelling import sheet_of
 from orchestrator.methods import pairwise_ranking
 from orchestrator.methods._drawing import AnswersConfig
-from orchestrator.methods.answers import Answers
+from orchestrator.methods.answers import Kind as Answers
 from orchestrator.ranking.human_labels import fingerprint, key_path, read_human_labels, skipped_rows
 from orchestrator.ranking.labelled import Config
 from tests.summaries import judged as invented
@@ -56,7 +56,7 @@ def context_of(models, texts, n_items=3):
             orient="row",
         ),
     }  # fmt: skip
-    method = pairwise_ranking.PairwiseRanking(pairwise_ranking.Config(judges=("judge",)))
+    method = pairwise_ranking.Kind(pairwise_ranking.Config(judges=("judge",)))
     source = Source("pairwise_ranking", "pairwise_ranking", method, "judgments")
     return Context("human_labels", frames, pl.DataFrame(), [source], 0.95, 200, 0)
 

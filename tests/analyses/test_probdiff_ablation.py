@@ -16,7 +16,7 @@ from orchestrator.tables import Measured
 from tests.analyses.files import NoTexts
 from tests.reference.test_published import ALIGN_BENCH
 
-SCHEMA = {"method": pl.String(), **polars_schema(schema_of(probdiff.ProbDiff))}
+SCHEMA = {"method": pl.String(), **polars_schema(schema_of(probdiff.Kind))}
 
 
 def summarise(asked):
@@ -37,7 +37,7 @@ def row(method, item, d):
 
 
 def source(name, **settings):
-    return Source(name, "probdiff", probdiff.ProbDiff(probdiff.Config(**settings)), "probdiff")
+    return Source(name, "probdiff", probdiff.Kind(probdiff.Config(**settings)), "probdiff")
 
 
 def test_every_probdiff_method_stands_in_one_table_by_threshold():

@@ -39,7 +39,7 @@ def study(tmp_path):
         file = tmp_path / "labels.csv"
         chosen = [said[at] for at in rng.permutation(n_items)[:n_labels]]
         file.write_text("\n".join([columns, *chosen]) + "\n", encoding="utf-8")
-        method = pairwise_ranking.PairwiseRanking(pairwise_ranking.Config(judges=("judge",)))
+        method = pairwise_ranking.Kind(pairwise_ranking.Config(judges=("judge",)))
         source = Source("pairwise_ranking", "pairwise_ranking", method, "judgments")
         frames = {"judgments": invented.pairs(rows)}
         context = Context("selective", frames, pl.DataFrame(), [source], 0.95, 200, 0)

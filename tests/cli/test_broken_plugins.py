@@ -7,7 +7,7 @@ import pytest
 from orchestrator.errors import EXIT_COMPLETE, EXIT_USAGE
 
 METHOD = """
-from orchestrator.methods.answers import Answers
+from orchestrator.methods.answers import Kind as Answers
 class Mine(Answers):
     frame = "answers"
     """
@@ -99,7 +99,7 @@ METHOD_FAULTS = [
     ("frame = 'judgments'", "with different columns"),
     (
         "frame = 'judgments'\n"
-        "    from orchestrator.methods.pairwise_ranking import PairwiseRanking as _R\n"
+        "    from orchestrator.methods.pairwise_ranking import Kind as _R\n"
         "    unit_columns, columns, answers = _R.unit_columns, _R.columns, None",
         "'judgments' with different roles of columns (pairs)",
     ),

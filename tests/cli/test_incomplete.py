@@ -12,7 +12,7 @@ from orchestrator.runner.servers.slurm_chain import HANDS_ON, OF_A_SHARD
 FIRST = "Incomplete: 13 of 18 units remain; these results use the 5 completed ones."
 METHOD = """
 from orchestrator.ask import AskFailed
-from orchestrator.methods.answers import Answers
+from orchestrator.methods.answers import Kind as Answers
 from orchestrator.records import Failure
 
 class Mine(Answers):

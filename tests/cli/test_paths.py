@@ -99,7 +99,7 @@ def test_a_run_of_two_frames_is_read_by_its_own_columns(runs):
     frames = FrameFiles(runs / "results")
     found = columns_of(frames, "answers", ("model", "status"))
     assert found.columns == ["model", "status"]
-    assert set(polars_schema(schema_of(answers.Answers))) > {"model", "status"}
+    assert set(polars_schema(schema_of(answers.Kind))) > {"model", "status"}
 
 
 @pytest.mark.parametrize("words", ["run", "check", "plan", "report", "status", "runs list", "gate",

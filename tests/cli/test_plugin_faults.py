@@ -7,7 +7,7 @@ from orchestrator.datasets import demo
 from orchestrator.errors import EXIT_FAILED, EXIT_PARTIAL
 
 METHOD = """
-from orchestrator.methods.answers import Answers
+from orchestrator.methods.answers import Kind as Answers
 
 class Mine(Answers):
     frame = "answers"

@@ -105,7 +105,7 @@ print("after", *sys.modules)
     first, *_, last = [
         set(line.split()) for line in ended.stdout.splitlines() if line[:6] in ("before", "after ")
     ]
-    late = {"polars", "orchestrator.interface.result", "orchestrator.report.results"}
+    late = {"polars", "orchestrator.interface.result", "orchestrator.report.rankings"}
     assert first.isdisjoint(late)
     assert late <= last
 
@@ -204,5 +204,5 @@ def test_a_shard_of_several_imports_nothing_of_results(recipe, monkeypatch):
     assert "orchestrator.runner.session.session" in modules
     assert modules.isdisjoint({
         "polars", "orchestrator.interface.result", "orchestrator.runner.results.frames",
-        "orchestrator.interface.gating", "orchestrator.report.results",
+        "orchestrator.interface.gating", "orchestrator.report.rankings",
     })  # fmt: skip

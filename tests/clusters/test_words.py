@@ -12,12 +12,12 @@ from orchestrator.ranking.judged import tabulate
 from orchestrator.report.generic import generic_json
 from orchestrator.report.html.page import all_figures
 from orchestrator.report.html.ranked import ranking
-from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.words import ranking_json
 from orchestrator.runner.results.tables import all_sources, summarise
 from orchestrator.tables import Column, Measured, cell_text
 from tests.clusters.copied import copied
 from tests.report import hostile
+from tests.report.samples import ranking_markdown, ranking_text
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """A method that raises after its first answer, for tests of what a run does then."""
 
-from orchestrator.methods.answers import Answers
+from orchestrator.methods.answers import Kind as Answers
 
 
 class Broken(Answers):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from orchestrator.ask import Ask, GenerateAsk, ScoreAsk
-from orchestrator.methods.glass_box import Config, GlassBox
+from orchestrator.methods.glass_box import Config
+from orchestrator.methods.glass_box import Kind as GlassBox
 from orchestrator.records import Generation, Item, Message, Scored, TopLogprobs, Unit
 from tests.core.fakes import answered
 

@@ -134,7 +134,7 @@ def test_each_turn_has_a_preference(template):
 
 def test_the_baseline_is_not_compared_with_itself():
     asked = config()
-    pairs = [one.models for one in method.AlpacaEval(asked).combinations(("a", "base", "c"))]
+    pairs = [one.models for one in method.Kind(asked).combinations(("a", "base", "c"))]
     assert pairs == [("a", "base"), ("c", "base")]
 
 

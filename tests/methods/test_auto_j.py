@@ -129,7 +129,7 @@ def test_the_papers_wording_has_no_pairs():
 
 def test_a_model_rates_its_own_answers():
     asked = self_generation.Config()
-    (one, two) = self_generation.SelfGeneration(asked).combinations(("a", "b"))
+    (one, two) = self_generation.Kind(asked).combinations(("a", "b"))
     assert (one.models, one.judge) == (("a",), "a")
     judge = Judge(lambda text: "Rating: [[7]]" if "b says" in text else "no")
     rows = rows_of(self_generation, asked, Unit(ITEM, two.models, two.judge), judge)

@@ -5,7 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk, SimilarityAsk
-from orchestrator.methods.confidence import Confidence, Config
+from orchestrator.methods.confidence import Config
+from orchestrator.methods.confidence import Kind as Confidence
 from orchestrator.records import (
     Choice,
     Generation,

@@ -4,7 +4,8 @@ import pytest
 from orchestrator.ask import Ask, SimilarityAsk
 from orchestrator.methods import answers
 from orchestrator.methods._drawing import AnswersConfig
-from orchestrator.methods.consistency import Config, Consistency
+from orchestrator.methods.consistency import Config
+from orchestrator.methods.consistency import Kind as Consistency
 from orchestrator.records import Generation, Item, Message, PairScores, Unit
 from tests.core.fakes import answered
 
@@ -59,7 +60,7 @@ def test_the_first_answer_is_that_of_other_methods():
     config = Config(answer={"temperature": 1.0})
     rows_of(ours, config)
     answered(
-        answers.Answers(AnswersConfig(answer=config.answer)).evaluate(Unit(ITEM, ("m",)), Ask()),
+        answers.Kind(AnswersConfig(answer=config.answer)).evaluate(Unit(ITEM, ("m",)), Ask()),
         theirs,
     )
     assert ours.asked[0] == theirs.asked[0]

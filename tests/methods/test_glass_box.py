@@ -13,7 +13,8 @@ from orchestrator.judgment import glass_box as formulas
 from orchestrator.judgment.glass_box import entropy_bounds
 from orchestrator.methods import glass_box
 from orchestrator.methods._glass_box import AUGMENTABLE, orientation
-from orchestrator.methods.glass_box import Config, GlassBox
+from orchestrator.methods.glass_box import Config
+from orchestrator.methods.glass_box import Kind as GlassBox
 from orchestrator.prompts.glass_box import SYSTEM_POOL
 from orchestrator.records import (
     TOKEN_FEATURES,
@@ -70,7 +71,7 @@ def test_an_answer_is_read_off_one_pass_over_its_own_tokens():
 
 def test_a_row_holds_what_its_schema_says():
     (row,) = rows_of(Model(*ANSWERS), EVERYTHING)
-    assert row.keys() <= schema_of(glass_box.GlassBox).keys()
+    assert row.keys() <= schema_of(glass_box.Kind).keys()
     filled = {name for name, value in row.items() if value is not None}
     assert filled >= GlassBox(EVERYTHING).scores.keys() - {"combo", "combo_of_model"}
 
@@ -229,7 +230,7 @@ def test_another_model_reads_the_text_of_the_answer():
 
 
 def test_a_scorer_is_asked_and_not_evaluated():
-    (combination,) = glass_box.GlassBox(Config(scorer="s")).combinations(["m"])
+    (combination,) = glass_box.Kind(Config(scorer="s")).combinations(["m"])
     assert (combination.models, combination.judge) == (("m",), "s")
 
 
@@ -330,8 +331,8 @@ def test_the_plan_knows_the_features_and_every_request():
 
 
 def test_a_reference_is_needed_only_where_it_is_used():
-    assert glass_box.GlassBox(Config()).needs() == frozenset()
-    assert glass_box.GlassBox(Config(calibration=True)).needs() == {"reference"}
+    assert glass_box.Kind(Config()).needs() == frozenset()
+    assert glass_box.Kind(Config(calibration=True)).needs() == {"reference"}
 
 
 def test_scores_are_the_columns_that_are_filled_with_their_direction():
@@ -354,7 +355,7 @@ def test_a_combination_is_made_over_all_rows_and_over_those_of_a_model():
     rows = frame(
         softmax_entropy=[1.0, 2.0, 3.0, 5.0], vocab_logprob_var=[4.0, 9.0, 1.0, 2.0]
     ).with_columns(model=pl.Series(["a", "a", "b", "b"]))
-    found = glass_box.GlassBox(Config()).derive(rows)
+    found = glass_box.Kind(Config()).derive(rows)
     columns = {name: rows[name].to_numpy() for name in Config().combo}
     assert found["combo"].to_list() == close(formulas.combo(columns).tolist())
     first = formulas.combo({name: array[:2] for name, array in columns.items()})
@@ -363,18 +364,18 @@ def test_a_combination_is_made_over_all_rows_and_over_those_of_a_model():
 
 def test_every_feature_with_a_direction_can_be_combined_in_that_direction():
     config = EVERYTHING.model_copy(update={"combo": ()})
-    names = [name for name in glass_box.GlassBox(config).scores if not name.startswith("combo")]
+    names = [name for name in glass_box.Kind(config).scores if not name.startswith("combo")]
     values = np.array([1.0, 2.0, 4.0])
     for name in names:
         (chosen,) = Config(combo=[name]).combo
         rows = pl.DataFrame({"model": ["m"] * 3, "scorer": ["m"] * 3, chosen: values})
-        found = glass_box.GlassBox(Config(combo=[name])).derive(rows)
+        found = glass_box.Kind(Config(combo=[name])).derive(rows)
         z_scores = orientation(name) * (values - values.mean()) / values.std()
         assert found["combo"].to_list() == close(z_scores.tolist())
 
 
 def test_a_row_that_lacks_a_feature_has_no_combination():
     rows = frame(softmax_entropy=[1.0, None, 3.0], vocab_logprob_var=[4.0, 9.0, 1.0])
-    found = glass_box.GlassBox(Config()).derive(rows)
+    found = glass_box.Kind(Config()).derive(rows)
     assert found["combo"][1] is None
     assert found["combo"].null_count() == found["combo_of_model"].null_count() == 1

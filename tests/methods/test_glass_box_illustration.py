@@ -55,4 +55,4 @@ def test_another_items_example_is_refused():
 
 
 def test_an_illustration_needs_a_reference():
-    assert glass_box.GlassBox(Config(illustration=True)).needs() == {"reference"}
+    assert glass_box.Kind(Config(illustration=True)).needs() == {"reference"}

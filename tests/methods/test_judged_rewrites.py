@@ -6,7 +6,8 @@ from pydantic import ValidationError
 
 from orchestrator.ask import Ask, ChooseAsk, GenerateAsk
 from orchestrator.methods import probdiff
-from orchestrator.methods.judged_rewrites import Config, JudgedRewrites
+from orchestrator.methods.judged_rewrites import Config
+from orchestrator.methods.judged_rewrites import Kind as JudgedRewrites
 from orchestrator.records import Choice, Generation, Item, Message, Scored, Unit
 from tests.core.fakes import answered
 
@@ -68,7 +69,7 @@ def test_answers_and_rewritings_are_those_of_probdiff_with_the_same_settings():
     ours, theirs = World("xyzzy"), World("xyzzy")
     rows_of(ours, TWO_TURNS)
     config = probdiff.Config(prompt="compact")
-    answered(probdiff.ProbDiff(config).evaluate(Unit(TWO_TURNS, ("m",)), Ask()), theirs)
+    answered(probdiff.Kind(config).evaluate(Unit(TWO_TURNS, ("m",)), Ask()), theirs)
 
     def drawn(world):
         return {ask.key(b"m", 0) for ask in world.asked if isinstance(ask, GenerateAsk)}
@@ -79,7 +80,7 @@ def test_answers_and_rewritings_are_those_of_probdiff_with_the_same_settings():
 def test_the_plan_counts_the_rewritings_once_for_both_methods():
     theirs = {
         (s.name, s.model, s.draw)
-        for s in probdiff.ProbDiff(probdiff.Config(prompt="compact")).stages(("m",))
+        for s in probdiff.Kind(probdiff.Config(prompt="compact")).stages(("m",))
     }
     ours = [(s.name, s.model, s.draw) for s in JudgedRewrites(CONFIG).stages(("m",))]
     assert ours[0] in theirs

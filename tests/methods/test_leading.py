@@ -185,7 +185,7 @@ def test_thinking_that_does_not_end_has_no_label():
 
 def test_with_reasons_and_without_them_a_begun_reply_is_one_setting():
     plain, reasoned = (
-        pairwise_ranking.PairwiseRanking(ranking(prefix="Verdict: [[", chain_of_thought=flag))
+        pairwise_ranking.Kind(ranking(prefix="Verdict: [[", chain_of_thought=flag))
         for flag in (False, True)
     )
     found = list(by_reasoning([reasoned, plain], lambda method: (method, "judge")))
@@ -214,7 +214,7 @@ def test_a_server_is_tried_with_the_begun_reply_after_reasons():
 
 def test_a_server_is_tried_with_the_begun_reply():
     config = ranking(prefix="My verdict: [[")
-    (stage,) = pairwise_ranking.PairwiseRanking(config).stages(["a", "b"])
+    (stage,) = pairwise_ranking.Kind(config).stages(["a", "b"])
     (example,) = stage.examples
     assert isinstance(example, ChooseAsk)
     assert example.prefix.text == "My verdict: [["

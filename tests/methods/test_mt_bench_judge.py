@@ -245,7 +245,7 @@ def test_a_third_turn_has_no_wording_of_fastchats(prompts):
 
 def test_a_baseline_is_compared_with_every_model():
     asked = config(mode="pairwise", baseline="b")
-    pairs = [one.models for one in method.MTBenchJudge(asked).combinations(("a", "b", "c"))]
+    pairs = [one.models for one in method.Kind(asked).combinations(("a", "b", "c"))]
     assert pairs == [("a", "b"), ("c", "b")]
     with pytest.raises(ValidationError, match="can be used only with mode: pairwise"):
         config(baseline="b")

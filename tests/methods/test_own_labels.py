@@ -131,9 +131,7 @@ def test_a_grade_is_the_value_of_its_label():
     def respond(ask):
         return choice((1, 1, 2)) if isinstance(ask, ChooseAsk) else Generation("answer", "stop")
 
-    (row,) = answered(
-        pointwise.PointwiseRating(config).evaluate(Unit(ITEM, ("m",), "j"), Ask()), respond
-    )
+    (row,) = answered(pointwise.Kind(config).evaluate(Unit(ITEM, ("m",), "j"), Ask()), respond)
     assert config.scale == (1, 5)
     assert row["p"] == pytest.approx([0.25, 0.25, 0, 0, 0.5])
     assert row["mean"] == pytest.approx(0.25 + 0.5 + 2.5)

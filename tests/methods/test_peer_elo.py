@@ -11,7 +11,7 @@ MODELS = ("a", "b", "c", "d")
 ITEM = Item(key="k", messages=(Message("user", "q1"),), category="math")
 TWO_TURNS = Item(key="k", messages=(Message("user", "q1"),), followups=("q2",))
 CONFIG = peer_elo.Config()
-(COMBINATION,) = peer_elo.PeerElo(CONFIG).combinations(MODELS)
+(COMBINATION,) = peer_elo.Kind(CONFIG).combinations(MODELS)
 COMPARER = COMBINATION.judge
 REFUSED = Failure("refused", "no", permanent=True)
 
@@ -45,7 +45,7 @@ class World:
 
 def rows_of(world, item=ITEM, config=CONFIG):
     unit = Unit(item, COMBINATION.models, COMPARER)
-    return answered(peer_elo.PeerElo(config).evaluate(unit, Ask()), world)
+    return answered(peer_elo.Kind(config).evaluate(unit, Ask()), world)
 
 
 def row(rows, a, b, turn=1):
@@ -144,15 +144,13 @@ def test_a_baseline_changes_what_is_shown_and_no_vote():
 
 def test_two_candidates_are_refused_before_anything_is_asked():
     with pytest.raises(UsageError, match="at least 3 are needed"):
-        peer_elo.PeerElo(CONFIG).combinations(("a", "b"))
+        peer_elo.Kind(CONFIG).combinations(("a", "b"))
 
 
 def test_what_compares_is_named_by_all_that_decides_its_numbers():
     def name(**similarity):
         given = {"kind": "bertscore", **similarity}
-        (found,) = peer_elo.PeerElo(
-            peer_elo.Config.model_validate({"similarity": given})
-        ).comparers()
+        (found,) = peer_elo.Kind(peer_elo.Config.model_validate({"similarity": given})).comparers()
         return found
 
     names = [name(), name(layer=3), name(idf=True), name(max_length=64), name(encoder="x/y")]
@@ -177,6 +175,6 @@ def votes_share(found):
 
 
 def test_voters_are_candidates():
-    method = peer_elo.PeerElo(peer_elo.Config(voters=("a", "x")))
+    method = peer_elo.Kind(peer_elo.Config(voters=("a", "x")))
     with pytest.raises(UsageError, match="'x' is among 'voters', but is no candidate"):
         method.combinations(MODELS)

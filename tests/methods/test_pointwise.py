@@ -3,7 +3,8 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, AskFailed, ChooseAsk
-from orchestrator.methods.pointwise import Config, PointwiseRating
+from orchestrator.methods.pointwise import Config
+from orchestrator.methods.pointwise import Kind as PointwiseRating
 from orchestrator.records import Generation, Item, Message, Unit
 from tests.core.fakes import answered
 from tests.methods.judging import ITEM, choice, trace

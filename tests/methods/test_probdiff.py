@@ -5,7 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, GenerateAsk
-from orchestrator.methods.probdiff import Config, ProbDiff, leaks
+from orchestrator.methods.probdiff import Config, leaks
+from orchestrator.methods.probdiff import Kind as ProbDiff
 from orchestrator.prompts.rewriting import PROMPTS
 from orchestrator.recipe.load import load
 from orchestrator.records import Generation, Item, Message, Scored, Unit

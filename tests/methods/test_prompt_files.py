@@ -5,7 +5,7 @@ import json
 import pytest
 
 from orchestrator.errors import RecipeError
-from orchestrator.methods.pairwise_ranking import PairwiseRanking
+from orchestrator.methods.pairwise_ranking import Kind as PairwiseRanking
 from orchestrator.prompts import PromptError, render
 from orchestrator.recipe.load import load
 from orchestrator.units import make_part

@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from orchestrator.ask import Ask, AskFailed, ChooseAsk
 from orchestrator.contracts.rows import RowContract
-from orchestrator.methods.rubric import Config, Rubric
+from orchestrator.methods.rubric import Config
+from orchestrator.methods.rubric import Kind as Rubric
 from orchestrator.records import Choice, Generation, Item, Message, Unit
 from tests.core.fakes import answered
 from tests.methods.judging import ITEM, choice, trace

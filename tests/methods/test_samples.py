@@ -3,7 +3,8 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.ask import Ask, AskFailed, GenerateAsk
-from orchestrator.methods.samples import Config, Samples
+from orchestrator.methods.samples import Config
+from orchestrator.methods.samples import Kind as Samples
 from orchestrator.records import Generation, Item, Message, Scored, Unit
 from tests.core.fakes import answered
 

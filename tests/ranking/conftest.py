@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from orchestrator.contracts.method import schema_of
-from orchestrator.methods.pairwise_ranking import PairwiseRanking
+from orchestrator.methods.pairwise_ranking import Kind as PairwiseRanking
 
 DTYPES = {
     "str": pl.String(),

@@ -23,11 +23,11 @@ from orchestrator.statistics.trust import DEFAULTS
 from tests.ranking.conftest import judged as a_judgment
 
 CLASSES: dict[str, Any] = {
-    "alpaca_eval": alpaca_eval.AlpacaEval,
-    "mt_bench_judge": mt_bench_judge.MTBenchJudge,
-    "pairwise_ranking": pairwise_ranking.PairwiseRanking,
-    "pairwise_scoring": pairwise_scoring.PairwiseScoring,
-    "pointwise": pointwise.PointwiseRating,
+    "alpaca_eval": alpaca_eval.Kind,
+    "mt_bench_judge": mt_bench_judge.Kind,
+    "pairwise_ranking": pairwise_ranking.Kind,
+    "pairwise_scoring": pairwise_scoring.Kind,
+    "pointwise": pointwise.Kind,
 }
 
 
@@ -77,7 +77,7 @@ def test_a_rating_by_a_judge_that_writes_has_no_order():
 
 def test_rows_that_name_a_judge_and_its_mass_need_no_role():
     assert verdicts("alpaca_eval", by_item(4, coverage=0.2)).verdict == "not trusted"
-    assert roles_of(alpaca_eval.AlpacaEval) == RowRoles()
+    assert roles_of(alpaca_eval.Kind) == RowRoles()
 
 
 def test_equal_answers_are_no_pairs_and_failed_ones_count_as_missing():

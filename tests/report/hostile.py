@@ -102,12 +102,10 @@ def frames(n_items: int = 30) -> dict[str, pl.DataFrame]:
         judged += [_judged(about, pair, rng) for pair in combinations(MODELS, 2)]
     judged[0] |= {"status": "failed", "cause": SCRIPT, "message": ATTACKS[1], "prefer_a": None}
     return {
-        "answers": _frame("answers", schema_of(answers.Answers), given),
-        "probdiff": _frame("probdiff", schema_of(probdiff.ProbDiff), rewritten),
-        "scores": _frame("pointwise", schema_of(pointwise.PointwiseRating), scored),
-        "judgments": _frame(
-            "pairwise_ranking", schema_of(pairwise_ranking.PairwiseRanking), judged
-        ),
+        "answers": _frame("answers", schema_of(answers.Kind), given),
+        "probdiff": _frame("probdiff", schema_of(probdiff.Kind), rewritten),
+        "scores": _frame("pointwise", schema_of(pointwise.Kind), scored),
+        "judgments": _frame("pairwise_ranking", schema_of(pairwise_ranking.Kind), judged),
     }
 
 

@@ -4,19 +4,22 @@ from itertools import combinations
 
 import numpy as np
 import polars as pl
+from rich.console import Group
 
 from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
-from orchestrator.methods.pairwise_ranking import PairwiseRanking
+from orchestrator.methods.pairwise_ranking import Kind as PairwiseRanking
 from orchestrator.ranking.analysis import analyse_ranking
 from orchestrator.ranking.judged import tabulate
 from orchestrator.records import Standing
+from orchestrator.report.generic import generic_markdown, generic_table
 from orchestrator.report.page import print_to
 from orchestrator.report.progress import (
     ModelProgress,
     Progress,
     RankingProgress,
 )
+from orchestrator.report.rankings import tables_of
 
 
 class Stream(io.StringIO):
@@ -111,6 +114,16 @@ def _judged(item, category, pair, judge, prefer):
     row |= {"prefer_a_ab": prefer, "prefer_a_ba": prefer, "mean_pre": 2 * prefer - 1}
     row |= {"mode_pre": float(np.sign(prefer - 0.5)), "exact": True, "same_text": False}
     return row | {"status": "ok"}
+
+
+def ranking_text(analysis, exact_match=None):
+    """Return the tables of a ranking as a terminal shows them."""
+    return Group(*map(generic_table, tables_of(analysis, exact_match)))
+
+
+def ranking_markdown(analysis, exact_match=None):
+    """Return the tables of a ranking as Markdown."""
+    return "\n\n".join(map(generic_markdown, tables_of(analysis, exact_match)))
 
 
 def printed(renderable, width=100, encoding="utf-8"):

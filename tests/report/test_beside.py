@@ -10,7 +10,7 @@ from benchmarks.published import glass_box
 from orchestrator.analyses import meta_evaluation
 from orchestrator.errors import UsageError
 from orchestrator.judgment.glass_box import PRINTED
-from orchestrator.methods.glass_box import GlassBox
+from orchestrator.methods.glass_box import Kind as GlassBox
 from orchestrator.report.export import beside, frame_of
 from orchestrator.report.latex import latex
 from orchestrator.tables import Cell, Column, Measured, make_table, table_columns

@@ -299,7 +299,7 @@ def test_thirty_models_fit_a_screen_and_it_says_where_the_rest_is(thirty, encodi
 
 
 def test_the_whole_has_every_model_and_question(thirty):
-    text = printed(brief_text(thirty, whole=True), 100)
+    text = printed(brief_text(thirty, None), 100)
     standings = text.split("Other questions")[0]
     assert all(f"v{i}-final" in standings for i in range(25))
     assert all(name.split()[0] in standings for name in SCRIPTS)

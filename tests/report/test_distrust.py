@@ -17,14 +17,20 @@ from orchestrator.report.generic import generic_json, generic_markdown, generic_
 from orchestrator.report.html import page, ranked
 from orchestrator.report.lines import JsonPainter, PlainPainter
 from orchestrator.report.progress import RankingProgress
-from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.text import escaped
 from orchestrator.report.words import ranking_json
 from orchestrator.statistics.trust import DEFAULTS, no_ranking_by_judge
 from orchestrator.tables import Column, Measured, make_table, untrusted
 from tests.ranking.conftest import simulated
 from tests.report import hostile
-from tests.report.samples import Stream, a_progress, an_analysis, printed
+from tests.report.samples import (
+    Stream,
+    a_progress,
+    an_analysis,
+    printed,
+    ranking_markdown,
+    ranking_text,
+)
 from tests.report.test_live import framed
 
 

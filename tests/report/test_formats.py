@@ -6,11 +6,10 @@ import jsonschema
 import pytest
 
 from orchestrator.report.brief import brief
-from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.report.text import escaped
 from orchestrator.report.words import pairs_apart, ranking_json, told_apart
 from orchestrator.statistics.ranking import Pair
-from tests.report.samples import an_analysis, printed
+from tests.report.samples import an_analysis, printed, ranking_markdown, ranking_text
 
 
 @pytest.fixture(scope="module")

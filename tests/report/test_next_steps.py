@@ -138,7 +138,7 @@ def test_no_sentence_contradicts_the_verdict(state):
 @given(states())
 def test_every_format_has_every_sentence(state):
     made, *_ = state
-    text = " ".join(printed(brief_text(made, whole=True), width=400).split())
+    text = " ".join(printed(brief_text(made, None), width=400).split())
     markdown = made.to_markdown()
     document = json.loads(json.dumps(made.as_json()))["brief"]
     assert document["next_steps"] == [step.text() for step in made.next_steps]

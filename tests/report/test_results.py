@@ -3,8 +3,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator.report.brief import brief
+from orchestrator.report.brief_text import brief_text
 from orchestrator.report.generic import generic_json, generic_markdown, generic_table
-from orchestrator.report.results import first_screen
 from orchestrator.tables import Column, Measured, cell_text, make_table
 
 TABLE = make_table(
@@ -91,7 +91,7 @@ def test_without_a_question_the_first_screen_shows_the_first_table_of_each_sourc
     ]
     console = Console(width=100)
     with console.capture() as captured:
-        console.print(*first_screen(brief(tables=tables), None, ["the rest: --full"]))
+        console.print(brief_text(brief(tables=tables), ["the rest: --full"]))
     text = captured.get()
     assert text.count("Made up") == 2
     assert "the rest: --full" in text

@@ -5,10 +5,9 @@ import pytest
 from rich.cells import cell_len
 
 from orchestrator.report.page import make_console
-from orchestrator.report.results import ranking_markdown, ranking_text
 from orchestrator.statistics.judgments import CoverageSummary
 from orchestrator.statistics.results import UNCERTAINTY
-from tests.report.samples import Stream, an_analysis, printed
+from tests.report.samples import Stream, an_analysis, printed, ranking_markdown, ranking_text
 
 NAN = float("nan")
 

@@ -17,7 +17,7 @@ HALVED = "store.sqlite"
 
 def hostile_run(path: Path, *, frame: str = "answers", settings: Any = SETTINGS) -> Path:
     """A run that was never exported, with one row in a frame of any name."""
-    columns = {"method": "str", **schema_of(answers.Answers)}
+    columns = {"method": "str", **schema_of(answers.Kind)}
     assert polars_schema(columns)
     row = {"method": "answers", "item": "i0", "model": "one", "text": "hello", "status": "ok"}
     with RunDirectory.lock(path) as directory, Store.open(directory.store_path) as store:

@@ -8,7 +8,7 @@ from orchestrator.methods.confidence import Config
 from orchestrator.tables import Measured, cell_text
 from tests.summaries.told import summarise
 
-SCHEMA = {"method": "str", **schema_of(confidence.Confidence)}
+SCHEMA = {"method": "str", **schema_of(confidence.Kind)}
 
 
 def row(item, **more):

@@ -5,7 +5,8 @@ import polars as pl
 from orchestrator.contracts.context import Context, Source
 from orchestrator.frames import FrameFiles
 from orchestrator.methods import glass_box
-from orchestrator.methods.glass_box import Config, GlassBox
+from orchestrator.methods.glass_box import Config
+from orchestrator.methods.glass_box import Kind as GlassBox
 from tests.summaries.test_glass_box import ROWS
 
 
@@ -30,4 +31,4 @@ def test_rows_of_another_method_are_left_out(tmp_path):
     pl.concat([other, ROWS]).write_parquet(tmp_path / "glass_box.parquet")
     of_files, source = context(FrameFiles(tmp_path), Config())
     assert len(of_files.rows_of(source, ("item",))) == len(ROWS)
-    assert glass_box.GlassBox(Config(features=("vocabulary",), combo=())).derives_from == ()
+    assert glass_box.Kind(Config(features=("vocabulary",), combo=())).derives_from == ()

@@ -11,7 +11,7 @@ from orchestrator.tables import Measured, cell_text
 from tests.summaries.told import summarise
 from tests.tables import by_name
 
-SCHEMA = {"method": "str", **schema_of(glass_box.GlassBox)}
+SCHEMA = {"method": "str", **schema_of(glass_box.Kind)}
 
 
 def row(item, **more):

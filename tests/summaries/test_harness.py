@@ -109,7 +109,7 @@ def test_a_category_without_a_rating_leaves_the_overall_score_undefined(context_
 def test_preferences_become_win_rates(context_of):
     preferences = [1.0, 1.5, 2.0, 1.9, 1.2, 1.8, None]
     rows = frame(
-        schema_of(alpaca_eval.AlpacaEval),
+        schema_of(alpaca_eval.Kind),
         [
             {"item": str(i), "model": "a", "baseline": "base", "judge": "j", "turn": 1,
              "preference": value, "status": "ok" if value else "failed", "model_first": i % 2 == 0,

@@ -44,7 +44,7 @@ def world():
              "n_characters": 300 + int(gap), "n_characters_baseline": 300}
             for i, (gap, p) in enumerate(zip(gaps, chance, strict=True))
         ],
-        schema=polars_schema({"method": "str", **schema_of(alpaca_eval.AlpacaEval)}),
+        schema=polars_schema({"method": "str", **schema_of(alpaca_eval.Kind)}),
     )  # fmt: skip
     items = pl.DataFrame(
         {
@@ -61,7 +61,7 @@ def table(world, control, context_of, **changed):
     config = alpaca_eval.Config(
         judges=("j",), prompts="compact", baseline="base", length_control=control
     )
-    frames = {frame_of(alpaca_eval.AlpacaEval, "alpaca_eval"): rows, "items": items}
+    frames = {frame_of(alpaca_eval.Kind, "alpaca_eval"): rows, "items": items}
     context = context_of("alpaca_eval", alpaca_eval, rows, config=config, frames=frames)
     return summarise(msgspec.structs.replace(context, **changed))[0]
 

@@ -15,7 +15,7 @@ from orchestrator.summaries._peer import read_votes
 from tests.summaries.told import summarise
 
 MODELS = ("a", "b", "c", "d")
-COLUMNS = {"method": "str", **schema_of(method.PeerElo)}
+COLUMNS = {"method": "str", **schema_of(method.Kind)}
 N_ITEMS = 60
 
 

@@ -10,7 +10,7 @@ from orchestrator.summaries.probdiff import _gaps
 from tests.summaries.told import summarise
 from tests.tables import lines
 
-SCHEMA = {"method": pl.String(), **polars_schema(schema_of(probdiff.ProbDiff))}
+SCHEMA = {"method": pl.String(), **polars_schema(schema_of(probdiff.Kind))}
 
 
 def row(item, model, d, **more):

@@ -5,7 +5,8 @@ import pytest
 from orchestrator.clusters import Clusters
 from orchestrator.contracts.method import is_judging
 from orchestrator.methods import rubric
-from orchestrator.methods.rubric import Config, Rubric
+from orchestrator.methods.rubric import Config
+from orchestrator.methods.rubric import Kind as Rubric
 from orchestrator.ranking.preferences import preferences
 from orchestrator.tables import Measured
 from tests.summaries import judged

@@ -8,7 +8,7 @@ from orchestrator.clusters import Clusters
 from orchestrator.contracts.context import Context, Source
 from orchestrator.errors import PluginError
 from orchestrator.methods._drawing import AnswersConfig
-from orchestrator.methods.answers import Answers
+from orchestrator.methods.answers import Kind as Answers
 from orchestrator.ranking.scores import ScoresSummary
 from orchestrator.runner.results.tables import summarise
 

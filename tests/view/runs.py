@@ -103,7 +103,7 @@ def answers_frame(n: int, models: tuple[str, ...] = ("one", "two")) -> pl.DataFr
         for k in range(n)
         for model in models
     ]
-    columns = {"method": "str", **schema_of(answers.Answers)}
+    columns = {"method": "str", **schema_of(answers.Kind)}
     lines = [dict.fromkeys(columns) | row for row in rows]
     return pl.DataFrame(lines, schema=polars_schema(columns), orient="row")
 

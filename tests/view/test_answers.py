@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from orchestrator.contracts.method import schema_of
 from orchestrator.frames import polars_schema
 from orchestrator.methods import answers
-from orchestrator.methods.pairwise_ranking import PairwiseRanking
-from orchestrator.methods.pointwise import PointwiseRating
+from orchestrator.methods.pairwise_ranking import Kind as PairwiseRanking
+from orchestrator.methods.pointwise import Kind as PointwiseRating
 from tests.view.conftest import Viewer
 from tests.view.runs import items_frame, make_run
 
@@ -62,7 +62,7 @@ def made(path, texts, preferences, *, cut=(), failed=()):
     columns |= {"status": "str", "cause": "str", "message": "str"}
     frames = {
         "items": items_frame(n),
-        "answers": frame({"method": "str", **schema_of(answers.Answers)}, given_answers),
+        "answers": frame({"method": "str", **schema_of(answers.Kind)}, given_answers),
         "judgments": frame(columns, judged),
     }
     return make_run(path, frames, SETTINGS)
@@ -126,7 +126,7 @@ def test_answers_that_were_scored_show_their_mean_score(tmp_path_factory, scores
     columns = {"method": "str", **PointwiseRating.unit_columns, **PointwiseRating.columns, **kept}
     frames = {
         "items": items_frame(2),
-        "answers": frame({"method": "str", **schema_of(answers.Answers)}, answered),
+        "answers": frame({"method": "str", **schema_of(answers.Kind)}, answered),
         "scores": frame(columns, rated),
     }
     methods = [{"kind": "pointwise", "judges": list(JUDGES), "candidates": list(MODELS)}]

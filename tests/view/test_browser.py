@@ -322,7 +322,7 @@ def test_two_runs_are_compared(browser, links):
 def test_a_running_run_is_brought_up_to_date(browser, tmp_path):
     path = make_run(tmp_path / "runs" / "made", {"items": items_frame(4)}, SETTINGS)
     (path / "results" / ".exported").unlink()
-    columns = {"method": "str", **schema_of(answers.Answers)}
+    columns = {"method": "str", **schema_of(answers.Kind)}
 
     def row(k: int) -> tuple[Any, ...]:
         known = {"method": "answers", "item": f"i{k}", "model": "one", "status": "ok"}

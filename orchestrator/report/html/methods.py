@@ -93,10 +93,9 @@ def drawing_summary(source: Source) -> type[Summary[Settings]] | None:
 def sections(material: Material) -> Iterator[tuple[str, str, list[Figure]]]:
     """Yield key, heading and figures of each section of methods."""
     sections: dict[str, tuple[str, list[Figure]]] = {}
-    found = [(source, drawing_summary(source)) for source in material.context.sources]
-    drawn = [(source, summary) for source, summary in found if summary is not None]
-    for source, summary in sorted(drawn, key=lambda one: one[1].section_order):
-        if source.frame not in material.frames:
+    for source in material.context.sources:
+        summary = drawing_summary(source)
+        if summary is None or source.frame not in material.frames:
             continue
         heading = summary.section or source.name
         place = plugins.label(source.kind) if summary.section else source.name
