@@ -35,11 +35,7 @@ from orchestrator.ranking.labelled import (
     labelled_rows,
 )
 from orchestrator.statistics.means import clustered_mean, share_over
-from orchestrator.statistics.prediction_powered import (
-    corrected_mean,
-    hardly_correlates,
-    worth,
-)
+from orchestrator.statistics.prediction_powered import corrected_mean, hardly_correlates, worth
 from orchestrator.statistics.results import APPROXIMATE_BELOW
 from orchestrator.statistics.selective import Kept, labels_needed, most_kept
 from orchestrator.tables import Curves, Form, measured

@@ -40,13 +40,7 @@ from orchestrator.plugin import (
     table_columns,
 )
 from orchestrator.ranking.preferences import PAIRWISE, POINTWISE, SCORES, WORDS, mass
-from orchestrator.ranking.winners import (
-    Judged,
-    JudgedWinner,
-    calibrated,
-    judged_settings,
-    tables,
-)
+from orchestrator.ranking.winners import Judged, JudgedWinner, calibrated, judged_settings, tables
 from orchestrator.statistics.agreement import cohen_kappa
 from orchestrator.statistics.correlation import compare_accuracies, holm_adjusted
 from orchestrator.statistics.means import clustered_mean, share_over

@@ -13,14 +13,7 @@ from orchestrator.clusters import CLUSTER, Clusters
 from orchestrator.columns import PairColumns, RowRoles
 from orchestrator.contracts.method import Method, MethodSettings, frame_of, roles_of
 from orchestrator.disk import columnar
-from orchestrator.frames import (
-    CATEGORIES,
-    FrameFiles,
-    columns_of,
-    lazy_of,
-    names_of,
-    slices_of,
-)
+from orchestrator.frames import CATEGORIES, FrameFiles, columns_of, lazy_of, names_of, slices_of
 from orchestrator.statistics.resampling import Resampling
 from orchestrator.statistics.results import checked_level
 from orchestrator.statistics.trust import Trust

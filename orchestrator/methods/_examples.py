@@ -11,15 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from orchestrator.methods._drawing import Drawing, permanent
-from orchestrator.plugin import (
-    AskFailed,
-    ChooseAsk,
-    GenerateAsk,
-    Label,
-    Message,
-    Messages,
-    Prefix,
-)
+from orchestrator.plugin import AskFailed, ChooseAsk, GenerateAsk, Label, Message, Messages, Prefix
 from orchestrator.prompts import PromptError, render
 from orchestrator.prompts.files import Wording
 

@@ -6,12 +6,7 @@ from typing import Any, Final
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from orchestrator.methods._drawing import OfAnswersSettings, permanent
-from orchestrator.plugin import (
-    Label,
-    Message,
-    Messages,
-    Settings,
-)
+from orchestrator.plugin import Label, Message, Messages, Settings
 from orchestrator.prompts import PromptError, render
 
 

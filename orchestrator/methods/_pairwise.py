@@ -7,12 +7,7 @@ from pydantic import Field
 
 from orchestrator.columns import ESTIMATORS
 from orchestrator.judgment.pairwise import judge_pair
-from orchestrator.methods._drawing import (
-    Turn,
-    converse,
-    fields,
-    pairs_by_judge,
-)
+from orchestrator.methods._drawing import Turn, converse, fields, pairs_by_judge
 from orchestrator.methods._examples import messages
 from orchestrator.methods._judging import JudgeMethod, JudgeSettings
 from orchestrator.plugin import (

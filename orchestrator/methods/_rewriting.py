@@ -6,23 +6,10 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from orchestrator.methods._drawing import (
-    BY_BENCHMARK,
-    Drawing,
-    OfAnswersSettings,
-    Turn,
-    converse,
-)
+from orchestrator.methods._drawing import BY_BENCHMARK, Drawing, OfAnswersSettings, Turn, converse
 from orchestrator.methods._examples import messages
 from orchestrator.methods._judging import checked_prompt
-from orchestrator.plugin import (
-    Ask,
-    Generation,
-    Item,
-    Messages,
-    Stage,
-    Unit,
-)
+from orchestrator.plugin import Ask, Generation, Item, Messages, Stage, Unit
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.rewriting import MARKERS, PROMPTS
 

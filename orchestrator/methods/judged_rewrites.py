@@ -38,15 +38,7 @@ from orchestrator.methods._leading import LedSettings
 from orchestrator.methods._own_labels import PairLabels
 from orchestrator.methods._pairwise import FIELDS, Order
 from orchestrator.methods._rewriting import RewritingSettings, rewrite, rewriting_stages
-from orchestrator.plugin import (
-    Ask,
-    Columns,
-    Label,
-    Row,
-    Stage,
-    Unit,
-    typed,
-)
+from orchestrator.plugin import Ask, Columns, Label, Row, Stage, Unit, typed
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.judging import PAIRWISE_PROMPTS, LabelSet
 

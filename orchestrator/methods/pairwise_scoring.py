@@ -28,14 +28,7 @@ from pydantic import Field, model_validator
 from orchestrator.judgment.distribution import mixture
 from orchestrator.methods._drawing import Turn
 from orchestrator.methods._examples import REASONED, example
-from orchestrator.methods._judging import (
-    Judged,
-    at_places,
-    examples_of,
-    judged,
-    places,
-    stages_of,
-)
+from orchestrator.methods._judging import Judged, at_places, examples_of, judged, places, stages_of
 from orchestrator.methods._leading import lead
 from orchestrator.methods._own_labels import GradeLabels, Grades, ascending, check_shown, spanned
 from orchestrator.methods._pairwise import (

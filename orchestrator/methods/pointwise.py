@@ -31,17 +31,7 @@ from orchestrator.methods._judging import (
     stages_of,
 )
 from orchestrator.methods._own_labels import GradeLabels, Grades, ascending, check_shown, spanned
-from orchestrator.plugin import (
-    Ask,
-    Columns,
-    Compared,
-    Label,
-    Row,
-    ScoreColumns,
-    Stage,
-    Unit,
-    typed,
-)
+from orchestrator.plugin import Ask, Columns, Compared, Label, Row, ScoreColumns, Stage, Unit, typed
 from orchestrator.prompts.files import TemplateText
 from orchestrator.prompts.judging import POINTWISE_PROMPTS
 

@@ -28,12 +28,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from orchestrator.methods._drawing import OfAnswers, Turn
-from orchestrator.methods._rewriting import (
-    PRESETS,
-    RewritingSettings,
-    rewrite,
-    rewriting_stages,
-)
+from orchestrator.methods._rewriting import PRESETS, RewritingSettings, rewrite, rewriting_stages
 from orchestrator.plugin import (
     Ask,
     Columns,

@@ -11,12 +11,7 @@ from orchestrator.clusters import CLUSTER, OVER, codes
 from orchestrator.contracts.context import Context, Source
 from orchestrator.contracts.method import is_judging
 from orchestrator.ranking.preferences import judged_rows, preferences
-from orchestrator.statistics.agreement import (
-    METHOD,
-    cohen_kappa,
-    krippendorff_alpha,
-    raw_agreement,
-)
+from orchestrator.statistics.agreement import METHOD, cohen_kappa, krippendorff_alpha, raw_agreement
 from orchestrator.statistics.judgments import decided
 from orchestrator.tables import Cell, Table, make_table, measured, table_columns
 

@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.statistics.sequential import PairOrder
-from orchestrator.tables import (
-    Cell,
-    Measured,
-    Table,
-    counted_words,
-    make_table,
-    table_columns,
-)
+from orchestrator.tables import Cell, Measured, Table, counted_words, make_table, table_columns
 
 _COLUMNS: Final = table_columns(
     "better | worse | order | prompts: count | settled after: count",

@@ -17,14 +17,7 @@ from orchestrator.network import trust
 from orchestrator.plugins import by_path
 from orchestrator.plugins.permission import how_to_permit
 from orchestrator.recipe.faults import from_pydantic
-from orchestrator.recipe.schema import (
-    Limits,
-    ModelEntry,
-    ModelSpec,
-    PluginRef,
-    Price,
-    RecipeFile,
-)
+from orchestrator.recipe.schema import Limits, ModelEntry, ModelSpec, PluginRef, Price, RecipeFile
 from orchestrator.recipe.settings import GivenAnswers
 from orchestrator.recipe.source import KeyPath, Written
 from orchestrator.serving import LaunchKind

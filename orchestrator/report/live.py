@@ -74,14 +74,14 @@ def _seldom(show: Callable[[int], object], every_s: float, last: float = 0.0) ->
     """Add up what is done, and show it so often at most: drawing takes longer than counting."""
     done = 0
 
-    def advance(n: int) -> None:
+    def add(n: int) -> None:
         nonlocal done, last
         done += n
         if time.monotonic() - last >= every_s:
             last = time.monotonic()
             show(done)
 
-    return advance
+    return add
 
 
 _MIN_GAP_S: Final = 0.25

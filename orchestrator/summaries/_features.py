@@ -8,14 +8,7 @@ import polars as pl
 from orchestrator.clusters import prompt_words
 from orchestrator.columns import score_words
 from orchestrator.methods import confidence, glass_box
-from orchestrator.plugin import (
-    Cell,
-    Context,
-    Summary,
-    Table,
-    make_table,
-    table_columns,
-)
+from orchestrator.plugin import Cell, Context, Summary, Table, make_table, table_columns
 from orchestrator.ranking.cells import (
     METHODS,
     good_rows,

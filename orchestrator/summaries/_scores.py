@@ -16,14 +16,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import (
-    comparisons,
-    good_rows,
-    groups,
-    mean_of,
-    numbered,
-    plain_mean,
-)
+from orchestrator.ranking.cells import comparisons, good_rows, groups, mean_of, numbered, plain_mean
 from orchestrator.ranking.preferences import (
     PAIRWISE,
     SOFT,

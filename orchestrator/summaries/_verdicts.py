@@ -26,21 +26,9 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import (
-    METHODS,
-    comparisons,
-    groups,
-    mean_of,
-    n_prompts,
-    share_of,
-)
+from orchestrator.ranking.cells import METHODS, comparisons, groups, mean_of, n_prompts, share_of
 from orchestrator.records import Floats
-from orchestrator.statistics.resampling import (
-    JACKKNIFE,
-    Jackknifed,
-    jackknife_sums,
-    mean_of_sums,
-)
+from orchestrator.statistics.resampling import JACKKNIFE, Jackknifed, jackknife_sums, mean_of_sums
 from orchestrator.tables import measured
 
 VERDICT_COLUMNS: Final = (
