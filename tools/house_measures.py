@@ -32,9 +32,9 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 822,
     "functions with `Any` in the signature": 199,
-    "lines": 95_115,
-    "files": 394,
-    "distinct names": 3_218,
+    "lines": 94_906,
+    "files": 393,
+    "distinct names": 3_193,
     "value classes": 463,
     "fields of value classes": 2_262,
     "pairs of value classes that share 60 % of their fields": 14,
