@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import _runs
 import numpy as np
 import polars as pl
 
+from benchmarks import _runs
 from orchestrator.disk import files
 from orchestrator.runner.results.frames import read_mark, write_mark
 

@@ -21,7 +21,7 @@ import psutil
 
 import orchestrator
 from backends._aiohttp_transport import AiohttpTransport
-from backends._transport import Read, Reply, Transport, whole
+from backends._transport import Read, Reply, Transport
 from launch import vllm as launch_kind
 from orchestrator.backend import Endpoint
 from orchestrator.records import Failure
@@ -206,7 +206,7 @@ async def send_again(server: RunningServer, sent: list[Sent], n: int, salt: str)
 
     async def work() -> None:
         for path, body in bodies:
-            reply = await transport.post(path, body, 600.0, whole)
+            reply = await transport.post(path, body, 600.0, _whole)
             if isinstance(reply, Failure) or reply.status != 200:
                 raise SystemExit(f"failed: {reply}")
 
@@ -246,12 +246,14 @@ async def token_ids(server: RunningServer, sent: list[Sent]) -> list[tuple[int, 
     return found
 
 
-async def _tokenized(
-    transport: AiohttpTransport, body: dict[str, Any], prompt: object
-) -> list[int]:
+def _whole(reply: Reply) -> Reply:
+    return reply
+
+
+async def _tokenized(transport: Transport, body: dict[str, Any], prompt: object) -> list[int]:
     what = {"messages": body["messages"]} if "messages" in body else {"prompt": prompt}
     asked = json.dumps({"model": body["model"], **what}).encode()
-    reply = await transport.post("/tokenize", asked, 30.0, whole)
+    reply = await transport.post("/tokenize", asked, 30.0, _whole)
     if isinstance(reply, Failure) or reply.status != 200:
         raise SystemExit(f"failed: {reply}")
     tokens: list[int] = json.loads(reply.body)["tokens"]

@@ -20,8 +20,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from _page import machine, publish
-from _vllm_runs import (
+from benchmarks._page import machine, publish
+from benchmarks._vllm_runs import (
     Processors,
     Sent,
     judge_server,
@@ -31,7 +31,6 @@ from _vllm_runs import (
     send_again,
     write_recipe,
 )
-
 from launch import vllm as launch_kind
 from orchestrator.errors import LaunchError
 from orchestrator.serving import RunningServer

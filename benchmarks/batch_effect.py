@@ -17,8 +17,8 @@ from typing import Any
 
 import aiohttp
 import numpy as np
-from embedded_server import server
 
+from benchmarks.embedded_server import server
 from orchestrator.datasets import demo
 
 LABELS = [["[[>>]]"], ["[[>]]"], ["[[=]]"], ["[[<]]"], ["[[<<]]"]]
@@ -38,14 +38,14 @@ class Found:
 
     def add(self, route: str, alone: dict[str, Any], together: dict[str, Any]) -> None:
         """Compare two replies to one request; numbers only as far as their tokens are the same."""
-        texts, numbers = zip(_read(route, alone), _read(route, together), strict=True)
+        (of_one, one), (of_other, other) = _read(route, alone), _read(route, together)
         self.n_replies += 1
-        self.n_texts += texts[0] != texts[1]
+        self.n_texts += of_one != of_other
         same = next(
-            (i for i, pair in enumerate(zip(*texts, strict=False)) if pair[0] != pair[1]),
-            len(texts[0]),
+            (i for i, pair in enumerate(zip(of_one, of_other, strict=False)) if pair[0] != pair[1]),
+            len(of_one),
         )
-        first, second = (np.array(values[: same or None], np.float64) for values in numbers)
+        first, second = (np.array(values[: same or None], np.float64) for values in (one, other))
         self.gaps += np.abs(first - second).tolist()
         self.most = max(self.most, float(np.abs(np.exp(first) - np.exp(second)).max()))
 

@@ -20,15 +20,13 @@ and with --write puts it into its section of docs/performance.md. Without a name
 import argparse
 import shutil
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import _page
-import _runs
-from _runs import Measured
+from benchmarks import _page, _runs
+from benchmarks._runs import Measured
 
 Bodies = Mapping[str, Sequence[Path]]
 """Files with replies, by kind of run."""
@@ -149,7 +147,9 @@ def score(options: argparse.Namespace) -> Text:
 def memory(options: argparse.Namespace) -> Text:
     """Peak memory of short and long runs."""
     small, large = options.sizes or (20_000, 200_000)
-    rows, said, figures = [], [], {}
+    rows: list[tuple[str, ...]] = []
+    said: list[str] = []
+    figures: dict[str, float] = {}
     for kind, scale in (("judge", 1), ("reply", 20)):
         runs = [run_once(kind, size // scale) for size in (small, large)]
         grown, peak = runs[1].rss_mb - runs[0].rss_mb, runs[1].rss_mb
@@ -168,7 +168,8 @@ def memory(options: argparse.Namespace) -> Text:
 
 def resume(options: argparse.Namespace) -> Text:
     """From the command to the first new request."""
-    rows, figures = [], {}
+    rows: list[tuple[str, ...]] = []
+    figures: dict[str, float] = {}
     for size, target in zip(options.sizes or (200_000, 1_000_000), (2.0, 5.0), strict=False):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -279,4 +280,4 @@ def _how(name: str, options: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -22,9 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import _large
-import _page
-import _runs
+from benchmarks import _large, _page, _runs
 
 MOST_S, MOST_MB = 5.0, 400.0
 _VIEW = "view"

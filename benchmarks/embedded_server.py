@@ -26,8 +26,9 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from launch.embedded.served import BUNDLED
+import launch.embedded
 
+BUNDLED = Path(launch.embedded.__file__).with_name("models")
 Fields = dict[str, bool | int | float]
 SPECIALS = ("<pad>", "<s>", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (
@@ -46,7 +47,7 @@ SIZES = {
 }
 
 
-def random_model(folder: Path, sizes: Mapping[str, int] = SIZES) -> int:
+def random_model(folder: Path, sizes: Mapping[str, Any] = SIZES) -> int:
     """Write a model of random weights with a byte-level tokenizer; the number of its weights."""
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -59,7 +60,8 @@ def random_model(folder: Path, sizes: Mapping[str, int] = SIZES) -> int:
     )
     model = LlamaForCausalLM(config)
     n_weights = sum(weights.numel() for weights in model.parameters())
-    model.to(torch.bfloat16).save_pretrained(folder)
+    model.to(dtype=torch.bfloat16)  # type: ignore[call-arg]  # its stubs hide it
+    model.save_pretrained(folder)
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()

@@ -21,10 +21,11 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from benchmarks.embedded_server import BUNDLED
 from launch.embedded import routes
 from launch.embedded.engine import Settings
 from launch.embedded.protocol import ScoreRequest
-from launch.embedded.served import BUNDLED, Served, load
+from launch.embedded.served import Served, load
 
 KINDS: dict[str, list[str]] = {
     "plain": [],

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 from benchmarks._server import Send, arguments, replies_in, serve
 
@@ -35,7 +36,7 @@ def _chat(request: bytes) -> bytes:
     found = _MODEL.search(request)
     model = found.group(1).decode() if found else "m"
     words = [f" {model}", " gives", " this", " answer"]
-    content = [
+    content: list[dict[str, Any]] = [
         {"token": word, "logprob": -0.25, "bytes": None, "top_logprobs": []} for word in words
     ]
     choice = {

@@ -12,6 +12,7 @@ depends on the qualities of both answers to an item: it is mostly sure, or soft.
 import argparse
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -195,9 +196,7 @@ def power(simulations: int) -> Iterator[str]:
                 run = side("A", preferences(rng, [quality, 0.0], n, 1, judge), 1, MODELS[:2])
                 return gated([run], ["win_rate(a, b) > 0.5"]) == ["holds"]
 
-            found = [
-                share(lambda rng, n=n: holds(rng, n), simulations, 2) for n in (50, 100, 200, 400)
-            ]
+            found = [share(partial(holds, n=n), simulations, 2) for n in (50, 100, 200, 400)]
             yield f"| {rate:.2f} | {judge} | {' | '.join(f'{100 * one:.0f} %' for one in found)} |"
 
 

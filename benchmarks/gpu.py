@@ -19,9 +19,8 @@ from typing import Any
 
 import aiohttp
 import torch
-from embedded_server import measure, random_model, server
 
-from launch.embedded.served import BUNDLED
+from benchmarks.embedded_server import BUNDLED, measure, random_model, server
 
 BILLION = {
     "hidden_size": 2048,

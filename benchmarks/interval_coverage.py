@@ -125,8 +125,8 @@ def add_ratings(tallies: dict[str, Tally], found: Ratings, strengths: Floats) ->
     """
     tallies["rating"].add(found.low, found.high, to_elo(strengths))
     for i, j in itertools.pairwise(range(len(strengths))):
-        pair, error = np.array([[i], [j]]), np.array([1.0 - LEVEL])
-        interval = found.differences(*pair, error)[0].interval
+        first, second = np.array([[i], [j]])
+        interval = found.differences(first, second, np.array([1.0 - LEVEL]))[0].interval
         bounds = (interval.low, interval.high) if interval else (np.nan, np.nan)
         truth = np.array([ELO_SCALE * (strengths[i] - strengths[j])])
         tallies["difference"].add(np.array(bounds[:1]), np.array(bounds[1:]), truth)

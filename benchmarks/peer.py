@@ -51,7 +51,7 @@ def rows_of(texts: tuple[str, ...], compared: PairScores) -> int:
 
 
 def megabytes() -> float:
-    return psutil.Process().memory_info().rss / 1e6
+    return float(psutil.Process().memory_info().rss) / 1e6
 
 
 def main() -> None:
@@ -70,14 +70,15 @@ def main() -> None:
         encoder.compare(answers(rng, words, options.models))
     spent = dict.fromkeys(("bertscore", "rouge_l", "rows"), 0.0)
     before, n_rows, cpu = megabytes(), 0, time.process_time()
+    compared: dict[str, PairScores] = {}
     for _ in range(options.items):
         texts = answers(rng, words, options.models)
         for name, compare in (("rouge_l", rouge), ("bertscore", encoder.compare)):
             start = time.perf_counter()
-            compared = compare(texts)
+            compared[name] = compare(texts)
             spent[name] += time.perf_counter() - start
         start = time.perf_counter()
-        n_rows += rows_of(texts, compared)
+        n_rows += rows_of(texts, compared["bertscore"])
         spent["rows"] += time.perf_counter() - start
     for name, seconds in spent.items():
         print(f"{name:10} {seconds / options.items * 1000:8.1f} ms an item")

@@ -16,8 +16,8 @@ import random
 import tempfile
 from pathlib import Path
 
-from _page import machine, publish
-from _vllm_runs import (
+from benchmarks._page import machine, publish
+from benchmarks._vllm_runs import (
     BLOCK,
     METHODS,
     Sent,
@@ -29,7 +29,6 @@ from _vllm_runs import (
     token_ids,
     write_recipe,
 )
-
 from launch import vllm as launch_kind
 from orchestrator.errors import LaunchError
 from orchestrator.serving import RunningServer

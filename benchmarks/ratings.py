@@ -18,9 +18,9 @@ from typing import Any
 
 import evalica
 import numpy as np
-from _page import machine, publish, version
 from numpy.typing import NDArray
 
+from benchmarks._page import machine, publish, version
 from orchestrator.statistics.bradley_terry import ELO_SCALE
 from orchestrator.statistics.prompt_sums import Pairs
 from orchestrator.statistics.ratings import rate

@@ -49,12 +49,12 @@ def naive_alarm(pairs: JudgedPairs) -> bool:
     own = (pairs.first == 0) | (pairs.second == 0)
     mine = np.where(pairs.first == 0, pairs.preference, 1.0 - pairs.preference)
     n = int(pairs.prompts.max()) + 1
-    means = [
+    mine_of, others = (
         np.bincount(pairs.prompts[own & who], mine[own & who], minlength=n)
         / np.bincount(pairs.prompts[own & who], minlength=n)
         for who in (pairs.judge == 0, pairs.judge != 0)
-    ]
-    return bool(scipy.stats.ttest_rel(*means).pvalue < 1.0 - LEVEL)
+    )
+    return bool(scipy.stats.ttest_rel(mine_of, others).pvalue < 1.0 - LEVEL)
 
 
 def cell(n_prompts: int, strengths: Floats, n_simulations: int) -> str:

@@ -106,7 +106,8 @@ def differences(rng: np.random.Generator, study: Study, n_prompts: int) -> Float
 def truth(x: Floats, study: Study) -> Floats:
     """The sign of each pair's order."""
     if study.population == "dataset" and study.gap > 0:
-        return np.sign(np.nansum(x, axis=0))
+        signs: Floats = np.sign(np.nansum(x, axis=0))
+        return signs
     return np.full(x.shape[1], np.sign(study.gap))
 
 

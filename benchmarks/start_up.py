@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from _page import ROOT, machine, publish
+from benchmarks._page import ROOT, machine, publish
 
 COMMANDS = {
     "help": (("--help",), 0.15),

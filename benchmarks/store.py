@@ -16,11 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import _drawn
-import _page
 import numpy as np
-from _runs import RECORDED
 
+from benchmarks import _drawn, _page
+from benchmarks._runs import RECORDED
 from orchestrator.ask import ScoreAsk, digest
 from orchestrator.records import Choice, Failure, Generation, Label, Message, Outcome, TopLogprobs
 from orchestrator.store import Lender, RunDirectory, Store, codec
@@ -70,7 +69,8 @@ def measure_codec(name: str, outcome: Outcome) -> None:
 
     encode = microseconds(lambda: codec.encode(outcome))
     decode = microseconds(lambda: codec.decode(*packed))
-    print(f"{name:28} encode {encode:7.1f} us   decode {decode:7.1f} us   {packed.n_bytes:6} B")
+    n_bytes = sum(map(len, packed))
+    print(f"{name:28} encode {encode:7.1f} us   decode {decode:7.1f} us   {n_bytes:6} B")
 
 
 def drawn(dtype: _drawn.Dtype) -> dict[str, list[Outcome]]:
@@ -117,8 +117,8 @@ def measure_drawn(*, write: bool) -> None:
     wide = drawn("float32")
     for name, outcomes in drawn("bfloat16").items():
         packed = [codec.encode(one) for one in outcomes]
-        encode = _microseconds(lambda given=outcomes: [codec.encode(one) for one in given])
-        decode = _microseconds(lambda given=packed: [codec.decode(*one) for one in given])
+        encode = _microseconds(lambda: [codec.encode(one) for one in outcomes])  # noqa: B023
+        decode = _microseconds(lambda: [codec.decode(*one) for one in packed])  # noqa: B023
         n = len(outcomes)
         rows.append(
             f"| {name} | {_mean_bytes(outcomes):,.0f} | {_mean_bytes(wide[name]):,.0f} | "
@@ -140,7 +140,7 @@ def measure_drawn(*, write: bool) -> None:
 
 
 def _mean_bytes(outcomes: Sequence[Outcome]) -> float:
-    return sum(codec.encode(one).n_bytes for one in outcomes) / len(outcomes)
+    return sum(len(blob) for one in outcomes for blob in codec.encode(one)) / len(outcomes)
 
 
 def _microseconds(work: Callable[[], object]) -> float:

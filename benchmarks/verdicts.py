@@ -57,7 +57,8 @@ def _judge(slope: float) -> Draw:
         quality = math.sqrt(alike) * rng.normal(size=(*shape, 1))
         quality = quality + math.sqrt(1 - alike) * rng.normal(size=(*shape, most))
         values = expit(slope * (lead + 1.578 * quality))
-        return (values * (np.arange(most) < sizes[:, None])).sum(axis=2)
+        totals: Floats = (values * (np.arange(most) < sizes[:, None])).sum(axis=2)
+        return totals
 
     return draw
 
@@ -81,18 +82,22 @@ def _rare(share: float, spread: float = 0.0) -> Draw:
 
 
 def _around(spread: float) -> Draw:
-    return _units(
-        lambda rng, shape, mean: np.clip(mean + spread * rng.normal(size=shape), 2 * mean - 1, 1)
-    )
+    def values(rng: np.random.Generator, shape: tuple[int, int], mean: float) -> Floats:
+        found: Floats = np.clip(mean + spread * rng.normal(size=shape), 2 * mean - 1, 1)
+        return found
+
+    return _units(values)
 
 
 DESIGNS: Final[dict[str, Draw]] = {
     "soft judge": _judge(1.0),
     "sure judge": _judge(6.0),
-    "hard wins": _units(lambda rng, shape, mean: (rng.random(shape) < mean) * 1.0),
+    "hard wins": _units(lambda rng, shape, mean: (rng.random(shape) < mean).astype(float)),
     "90 % ties": _units(
         lambda rng, shape, mean: np.where(
-            rng.random(shape) < 0.9, 0.5, (rng.random(shape) < 0.5 + 10 * (mean - 0.5)) * 1.0
+            rng.random(shape) < 0.9,
+            0.5,
+            (rng.random(shape) < 0.5 + 10 * (mean - 0.5)).astype(float),
         )
     ),
     "normal, s.d. 0.15": _around(0.15),
@@ -143,7 +148,8 @@ def by_wilson(totals: Floats, sizes: Floats, mean: float = 0.5) -> Floats:
     variance = variance * max(1.0, factor * (n - 1) / n)
     plain = totals.sum(axis=1) / sizes.sum()
     scale = np.sqrt(mean * (1 - mean) * variance / (share * (1 - share)))
-    return 2 * stdtr(max(dof, 1), -np.abs(plain - mean) / scale)
+    p_values: Floats = 2 * stdtr(max(dof, 1), -np.abs(plain - mean) / scale)
+    return p_values
 
 
 def by_rule(totals: Floats, sizes: Floats, mean: float = 0.5) -> Floats:
@@ -227,7 +233,7 @@ def _between(before: tuple[int, float] | None, now: tuple[int, float]) -> float:
         return now[0]
     n, share = before
     way = (80 - min(share, 79.9)) / (now[1] - min(share, 79.9))
-    return n * (now[0] / n) ** way
+    return float(n * (now[0] / n) ** way)
 
 
 def _study(rng: np.random.Generator, kind: str, n: int, lead: Floats, slope: float) -> Floats:
@@ -333,7 +339,8 @@ def _sandwich(rated: Ratings, first: Ints, second: Ints) -> Floats:
     errors = np.sqrt(np.square(moved[:, first] - moved[:, second]).sum(axis=0) * n / (n - 1))
     gaps = rated.field.strengths[first] - rated.field.strengths[second]
     with np.errstate(all="ignore"):
-        return 2 * stdtr(n - 1, -np.abs(gaps / errors))
+        p_values: Floats = 2 * stdtr(n - 1, -np.abs(gaps / errors))
+    return p_values
 
 
 def _cells(shares: dict[str, float]) -> list[str]:

@@ -20,11 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import _large
-import _page
-import _runs
 import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks import _large, _page, _runs
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 # Of each page its path, and what is there when its first screen is.
@@ -91,7 +90,7 @@ def measured(browser: Browser, run: Path, state: Path) -> Iterator[Opened]:
 
 def _cpu(process: psutil.Process) -> float:
     times = process.cpu_times()
-    return times.user + times.system
+    return float(times.user + times.system)
 
 
 def main() -> None:

@@ -65,8 +65,8 @@ def main() -> None:
         items = build(frames, sources)
         answers = Answers(frames, items.keys, sources, ("a", "b"), folder)
         answers.page(np.arange(100), answers.by[0])
-        spent = time.perf_counter() - wall, time.process_time() - cpu
-        print("first items: {:.2f} s, {:.2f} s of the processor".format(*spent))
+        first = time.perf_counter() - wall, time.process_time() - cpu
+        print("first items: {:.2f} s, {:.2f} s of the processor".format(*first))
         began = time.perf_counter()
         texts = write_texts(frames, items.keys, folder / "texts.arrow")
         took = time.perf_counter() - began

@@ -27,7 +27,7 @@ def main() -> None:
         "TIKTOKEN_CACHE_DIR": tiktoken_files(),
     }
     # It reads its settings when it is imported.
-    from bespokelabs import curator  # noqa: PLC0415
+    from bespokelabs import curator  # type: ignore[import-not-found]  # noqa: PLC0415
 
     with Path(settings["prompts"]).open(encoding="utf-8") as file:
         prompts = [json.loads(line)["prompt"] for line in file]

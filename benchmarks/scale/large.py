@@ -90,9 +90,9 @@ def _watched(recipe: Path, servers: Sequence[_runs.Server]) -> Measured:
     command = [sys.executable, "-m", "orchestrator", "run", str(recipe), "--run-dir", str(run),
                "--display", "none"]  # fmt: skip
     began = time.monotonic()
-    with (recipe.parent / "said").open("wb") as said:
+    with (recipe.parent / "said").open("wb") as output:
         process = subprocess.Popen(
-            command, stdout=said, stderr=said, cwd=_runs.ROOT,
+            command, stdout=output, stderr=output, cwd=_runs.ROOT,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
         )  # fmt: skip
         looks = _looks(process.pid, servers)

@@ -34,7 +34,8 @@ def slope(where: AbstractContextManager[_runs.Server], sizes: tuple[int, int]) -
 
 def measure(reply: Path, sizes: tuple[int, int], repeat: int) -> tuple[list[float], list[float]]:
     """Milliseconds a request of each repetition: on loopback, and on a node."""
-    here, there = [], []
+    here: list[float] = []
+    there: list[float] = []
     if repeat > 1:
         # Modules are compiled by the first run.
         slope(_runs.served(reply), (20, 40))
@@ -46,7 +47,7 @@ def measure(reply: Path, sizes: tuple[int, int], repeat: int) -> tuple[list[floa
             ]
             # Whoever is second finds the machine in another state; so they take turns.
             for found, where in places if number % 2 == 0 else reversed(places):
-                found.append(slope(where(), sizes))
+                found.append(slope(where(), sizes))  # type: ignore[no-untyped-call]  # lambdas
     return here, there
 
 
