@@ -14,8 +14,6 @@ ARGS ?=
 PYTEST_ARGS ?=
 # Processes that the tests are spread over; 0 for none.
 JOBS ?= 2
-# The same of the slow tests, which wait for servers a third of their time.
-SLOW_JOBS ?= 3
 # Index to take torch alone from (for its CPU build); empty: where pip looks anyway.
 TORCH_INDEX ?=
 
@@ -89,7 +87,7 @@ test-all: setup ## the slow tests (after make test); root installs the font that
 		{ [ "$$(id -u)" = 0 ] && export DEBIAN_FRONTEND=noninteractive && timeout 90 apt-get -q update && \
 		timeout 120 apt-get -q install -y --no-install-recommends fontconfig fonts-liberation; } || \
 		echo "no font as wide as Arial is here: tests of how pages look are skipped" >&2
-	$(BIN)/python -m pytest -m "slow and not vllm and not long and not cluster and not ray" -o timeout=600 -n $(SLOW_JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "slow and not vllm and not long and not cluster and not ray" -o timeout=600 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 test-long: weights vllm llamacpp ## what takes longer than CI allows: SmolLM2 on vLLM and llama-server, the studies, all recipes
 	$(BIN)/python -m pytest -m "long or hypothesis" -o timeout=900 $(PYTEST_ARGS)
