@@ -34,10 +34,8 @@ class ByIdsConfig(ChatConfig):
         1e-4,
         ge=0,
         lt=1,
-        description=(
-            "Do not request a label that is not listed and whose probability is below this "
-            "share of the most probable label's: it is only bounded. 0 requests every label."
-        ),
+        description="Do not request a label that is not listed and whose probability is below this "
+        "share of the most probable label's: it is only bounded. 0 requests every label.",
     )
 
 
@@ -83,10 +81,8 @@ class ByIds(OpenaiCompatible):
         """See `orchestrator.backend.Backend`."""
         self._check_turns(ask.messages)
         if ask.features:
-            said = (
-                f"{self.server_name} gives no {', '.join(ask.features)}; the embedded server does"
-            )
-            raise Failed(unsupported(said))
+            said = f"{self.server_name} gives no {', '.join(ask.features)}"
+            raise Failed(unsupported(f"{said}; the embedded server does"))
         if not ask.token_ids and not ask.text and not ask.end_of_turn:
             return replies.scored_nothing(f"{self.kind}.{self.score_method}", ask)
         return await self._score(ask)

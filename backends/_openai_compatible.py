@@ -3,6 +3,7 @@
 What differs between servers is a `Dialect` and a transport; files in `backends/` put them together.
 """
 
+import asyncio
 import difflib
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
@@ -110,9 +111,11 @@ class OpenaiCompatible(Backend):
         self._transport = transport
         plain = self.knows_template and endpoint.plain
         extra = {**dialect.extra, **endpoint.extra_body}
-        self._dialect = msgspec.structs.replace(dialect, plain=plain, extra=extra)
-        self._tokenizer = self.tokenizer(self._ask, endpoint.model, self._dialect.template)
+        self.dialect = msgspec.structs.replace(dialect, plain=plain, extra=extra)
+        self._tokenizer = self.tokenizer(self._ask, endpoint.model, self.dialect.template)
         self._prefill = prefill
+        self._firsts: dict[object, asyncio.Future[None]] = {}
+        self.renamed = self.asked_again = lambda: None
         self._raw = raw
 
     def __repr__(self) -> str:
@@ -150,11 +153,11 @@ class OpenaiCompatible(Backend):
 
     def _dialect_of(self, ask: GenerateAsk) -> Dialect:  # noqa: ARG002 (for those that tell apart)
         """Return the dialect of the server for this ask."""
-        return self._dialect
+        return self.dialect
 
     def _taken(self, ask: A) -> A:
         """Return what is asked in the roles that the server takes."""
-        return msgspec.structs.replace(ask, messages=self._dialect.taken(ask.messages))
+        return msgspec.structs.replace(ask, messages=self.dialect.taken(ask.messages))
 
     def _check_turns(self, messages: Messages) -> None:
         """See that a base model can be asked this; else `Failed`."""
@@ -175,23 +178,24 @@ class OpenaiCompatible(Backend):
         """From the alternatives of one token; refuses labels that are longer."""
         if self._endpoint.plain:
             return unsupported(_NO_PLAIN_CHOICE)
-        if not self._dialect.logprobs:
+        if not self.dialect.logprobs:
             return Failure("no_logprobs", NO_LOGPROBS, permanent=True)
         if (ask.prefix.text or ask.prefix.token_ids) and not (self._prefill and ask.prefix.text):
             return unsupported(
                 "this endpoint is not known to go on from a begun answer; where it takes "
-                "continue_final_message (vLLM, SGLang, llama.cpp), say so in the backend's settings"
+                "that (vLLM, SGLang, llama.cpp), say "
+                "`backend: {kind: openai, continue_final_message: true}`"
             )
         return await self._post(
             "/chat/completions",
-            requests.choose_by_top(self._endpoint.model, ask, self._dialect),
+            requests.choose_by_top(self._endpoint.model, ask, self.dialect),
             lambda body: labels.choice_from_top(body, ask.labels, self._endpoint.secret),
         )
 
     @as_outcome
     async def rendered(self, messages: Messages) -> tuple[Ids, str | None]:
         """See `orchestrator.backend.Backend`; by vLLM's routes, which other servers have."""
-        messages = self._dialect.taken(messages)
+        messages = self.dialect.taken(messages)
         ids = await self._tokenizer.chat(messages, opens=True, goes_on=False)
         text = await outcome(self._tokenizer.text(ids))
         return ids, None if isinstance(text, Failure) else text
@@ -219,7 +223,7 @@ class OpenaiCompatible(Backend):
     async def _rated(self, ask: RewardAsk) -> Rewards | Failure:
         """Rate a conversation by `/pooling`, where the server renders it."""
         self._check_ratable(ask.messages)
-        model, template = self._endpoint.model, self._dialect.template
+        model, template = self._endpoint.model, self.dialect.template
         method, secret = f"{self.kind}.pooling", self._endpoint.secret
         found = await self._post_to(
             wire.POOLING,
@@ -263,13 +267,12 @@ class OpenaiCompatible(Backend):
         return known(await self._post_to(path, body, lambda body: decode(body, secret)))
 
     def _classified(self, reply: Reply) -> Failure:
-        secret = self._endpoint.secret
-        found = failures.classify(reply.status, reply.body, reply.headers, secret)
-        if found.cause != "not_found" or not self._names or self._endpoint.model in self._names:
-            return found
-        return msgspec.structs.replace(
-            found, message=f"{found.message.rstrip('.')}; {self._no_such_model()}"
-        )
+        secret, address = self._endpoint.secret, self._endpoint.base_url
+        found = failures.classify(reply.status, reply.body, reply.headers, secret, address)
+        said = found.message.replace("{kind: openai,", f"{{kind: {self.kind},")
+        if found.cause == "not_found" and self._names and self._endpoint.model not in self._names:
+            said = f"{said.rstrip('.')}; {self._no_such_model()}"
+        return msgspec.structs.replace(found, message=said)
 
     def _no_such_model(self) -> str:
         near = difflib.get_close_matches(self._endpoint.model, self._names, n=1)
@@ -367,7 +370,7 @@ class Native(OpenaiCompatible):
             return replies.scored_nothing(method, ask)
         return await self._post(
             "/score",
-            requests.score(self._endpoint.model, sent, self._dialect.template, plain=plain),
+            requests.score(self._endpoint.model, sent, self.dialect.template, plain=plain),
             lambda body: replies.scored(body, ask, method, self._endpoint.secret),
         )
 
@@ -379,7 +382,7 @@ class Native(OpenaiCompatible):
         method, secret = f"{self.kind}.choose", self._endpoint.secret
         return await self._post(
             "/choose",
-            requests.choose(model, sent, self._dialect.template, plain=plain),
+            requests.choose(model, sent, self.dialect.template, plain=plain),
             lambda body: replies.choice(body, len(ask.labels), method, secret),
         )
 
@@ -411,8 +414,7 @@ class HttpKind(BackendKind[H]):
 
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
-        transport = http_transport(endpoint)
-        made: Backend = self.made(endpoint, transport, self.config)
+        made: Backend = self.made(endpoint, http_transport(endpoint), self.config)
         return made
 
 

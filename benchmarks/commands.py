@@ -91,8 +91,9 @@ def costs_of_method(folder: Path, method: str, size: int) -> Iterator[Cost]:
 def _cost(name: str, arguments: Sequence[str], *, bounded: bool) -> Cost:
     started = time.monotonic()
     command = [sys.executable, "-m", "orchestrator", *arguments]
-    # As users run it: compiled modules are kept.
+    # As users run it: compiled modules are kept, and polars has not set its memory's variable here.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    environment.pop("_RJEM_MALLOC_CONF", None)
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

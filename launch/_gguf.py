@@ -38,7 +38,8 @@ _STEP_TOKENS: Final = 512
 _CONTEXT_BYTES: Final = 3 << 28
 _SPLITS: Final = (1, 2, 4, 8)
 
-Value = int | float | str | bool | list[int]
+# All can be looked up, whatever type a file has in the place of another.
+Value = int | float | str | bool | tuple[int, ...]
 
 
 class Place(NamedTuple):
@@ -174,9 +175,9 @@ class _Reader:
             raise ValueError(f"an array of the unknown type {each}")
         elif self._keeps_arrays or (n <= _MAX_KEPT and form[1] in "BbHhIiQq"):
             content = self._take(n * struct.calcsize(form))
-            self._arrays[key] = struct.unpack(f"<{n}{form[1]}", content)
+            self._arrays[key] = found = struct.unpack(f"<{n}{form[1]}", content)
             if n <= _MAX_KEPT and form[1] in "BbHhIiQq":
-                values[key] = list(self._arrays[key])
+                values[key] = found
         else:
             self._skip(n * struct.calcsize(form))
 
@@ -232,7 +233,7 @@ def footprint(
         "attention.value_length", usual
     )
     cache = math.ceil(sum(kv_heads[first:]) * width * _CACHE_BYTES[cache_type] * context)
-    inner = max(model.each_layer("feed_forward_length", n_layers, [4 * hidden]))
+    inner = max(model.each_layer("feed_forward_length", n_layers, (4 * hidden,)))
     vocabulary = headers[0].lengths.get("tokenizer.ggml.tokens", 0)
     step = _STEP_TOKENS * 4 * (10 * hidden + 2 * inner + vocabulary)
     scores = 0 if flash_attention else _STEP_TOKENS * 4 * context * max(heads)
@@ -271,9 +272,9 @@ class _Model:
             )
         return value
 
-    def each_layer(self, name: str, n_layers: int, usual: list[int] | None = None) -> list[int]:
+    def each_layer(self, name: str, n_layers: int, usual: tuple[int, ...] = ()) -> tuple[int, ...]:
         """A number for each layer; the file may hold one for all."""
         value = self._values.get(f"{self._kind}.{name}", usual)
-        if isinstance(value, list) and value:
+        if isinstance(value, tuple) and value:
             return value
-        return [self.number(name)] * max(1, n_layers)
+        return (self.number(name),) * max(1, n_layers)

@@ -158,7 +158,7 @@ class Parts:
         self.nodes: tuple[str, ...] = ()
         self._heard: dict[int, float] = {}
         self._ends: set[int] = set()
-        self._n_told = 0
+        self._told: set[int] = set()
 
     def place(self, nodes: Sequence[str]) -> None:
         """Note on which machines they are."""
@@ -166,22 +166,23 @@ class Parts:
         self._heard = dict.fromkeys(range(len(nodes)), time.monotonic())
 
     def read(self, said: bytes) -> None:
-        """Note which parts live and which have ended, and how many were told to end."""
-        for line in said.splitlines(keepends=True):
+        """Note which parts live, which were told to end, and which have ended."""
+        for line in said.splitlines():
             rank, _, word = line.partition(_watchdog.PART)[2].partition(b" ")
             if rank.isdigit():
                 self._heard[int(rank)] = time.monotonic()
                 if word.startswith(_watchdog.ENDS):
                     self._ends.add(int(rank))
-            self._n_told += line.endswith(_watchdog.TOLD)
+                elif word.startswith(_watchdog.TOLD) and (self._told or not self._ends):
+                    self._told.add(int(rank))
 
     @property
     def was_told(self) -> bool:
-        """True if each was told by its machine to end.
+        """True if the cluster told parts to end before one did, and none is silent.
 
-        The end of one part has the cluster end the others, but not that one.
+        The end of one part ends the others: by their connections, and by the cluster.
         """
-        return self._n_told >= max(1, len(self.nodes))
+        return bool(self._told) and len(self._told | self._ends) >= len(self.nodes)
 
     def silent(self) -> tuple[str, float]:
         """Return the machine whose part has said nothing for longest, its end included.

@@ -70,9 +70,8 @@ LISTENING = "ORCHESTRATOR_LISTENING_FD"
 PLACED = b"orchestrator server at "
 PID = b"orchestrator server pid "
 LISTENS = b"orchestrator server listens"
-TOLD = b"orchestrator server told to end\n"
 PART = b"orchestrator server part "
-LIVES, ENDS = b"lives", b"ends"
+LIVES, ENDS, TOLD = b"lives", b"ends", b"told to end"
 WITH_PARENT = "--with-parent"
 # Of a task of Slurm.
 _RANK = "SLURM_PROCID"
@@ -85,7 +84,7 @@ def main(arguments: list[str]) -> NoReturn:
     """Run the server to its end, then end like it."""
     env: dict[str, str] | None = None
     lease_s: float | None = None
-    part = b""
+    part = (0, 1)
     if arguments[:1] == [WITH_PARENT]:
         _become(int(arguments[1]), arguments[2:])
     if arguments == [ELSEWHERE]:
@@ -152,8 +151,8 @@ def _become(parent: int, command: list[str]) -> NoReturn:
         sys.exit(_NOT_STARTED)
 
 
-def _received() -> tuple[list[str], dict[str, str], float | None, bytes]:
-    """Tell where this is; return arguments, environment, lease, and how this part begins a word."""
+def _received() -> tuple[list[str], dict[str, str], float | None, tuple[int, int]]:
+    """Tell where this is; return arguments, environment, lease, and which part of how many."""
     host = os.environ.get(ADDRESS)
     if not host:
         # The address by which the way to the client begins; nothing is sent.
@@ -186,7 +185,7 @@ def _received() -> tuple[list[str], dict[str, str], float | None, bytes]:
     if env.pop(LISTENING, "") and rank == 0:
         env[LISTENING] = str(free.detach())
     free.close()
-    return parts[rank], env, told["lease_s"], PART + b"%d %%s\n" % rank if parts[1:] else b""
+    return parts[rank], env, told["lease_s"], (rank, len(parts))
 
 
 def _with_parent(number: signal.Signals) -> None:
@@ -201,20 +200,22 @@ def _watch(pid: int, wakeup: int, asks: "_Owner", listeners: "_Listeners", grace
     """Return when the server has ended, by itself or because it was time."""
     owner: _Owner | None = asks
     deadline: float | None = None
-    # Looks at the server without reaping it.
-    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+    has_ended = False
+    while not has_ended:
+        # Without reaping it. Where all were told to end, it may have been the faster.
+        has_ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         timeout_s = _LOOK_S if deadline is None else deadline - time.monotonic()
         if timeout_s <= 0:
             _signal_group(pid, signal.SIGKILL)
             timeout_s = _LOOK_S
-        timeout_s = min(timeout_s, listeners.look())
+        timeout_s = 0.0 if has_ended else min(timeout_s, listeners.look())
         watched = [wakeup] if owner is None else [wakeup, owner.pipe]
         readable = select.select(watched, [], [], timeout_s)[0]
         told = wakeup in readable and any(
             number in _STOP_SIGNALS for number in os.read(wakeup, 4096)
         )
         if told and deadline is None:
-            asks.report()
+            asks.report(TOLD)
         is_gone = owner is not None and owner.is_gone()
         asks.is_past = asks.is_past or told or is_gone
         told = told or (owner is not None and owner.stops)
@@ -332,7 +333,7 @@ def _family(pid: int) -> set[int]:
 class _Owner:
     """The program that asked for the server, as it is seen from here."""
 
-    def __init__(self, pid: int, lease_s: float | None = None, part: bytes = b"") -> None:
+    def __init__(self, pid: int, lease_s: float | None, part: tuple[int, int]) -> None:
         self.pipe = sys.stdin.fileno()
         self.lets_go = False
         self.stops = False
@@ -344,14 +345,12 @@ class _Owner:
         self._said = b""
         os.set_blocking(self.pipe, False)
 
-    def report(self, word: bytes = b"") -> None:
-        """Tell an owner on another machine that this one asks the server to end.
-
-        With a word, tell it of this part of a server of several machines.
-        """
-        if self._lease_s is not None and (self._part or not word):
+    def report(self, word: bytes) -> None:
+        """Tell an owner elsewhere of this part; of one that is alone, only `TOLD`."""
+        rank, n = self._part
+        if self._lease_s is not None and (n > 1 or word == TOLD):
             with contextlib.suppress(OSError):
-                os.write(sys.stdout.fileno(), self._part % word if word else TOLD)
+                os.write(sys.stdout.fileno(), PART + b"%d %b\n" % (rank, word))
 
     def is_gone(self) -> bool:
         """Return True if it ended without having said that the server is to be kept."""

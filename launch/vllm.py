@@ -66,10 +66,8 @@ class Config(FolderConfig):
     max_num_batched_tokens: int | None = Field(
         None,
         ge=16,
-        description=(
-            "Maximum number of tokens of a step; lower it if scoring long prompts takes too "
-            "much memory."
-        ),
+        description="Maximum number of tokens of a step; lower it if scoring long prompts takes "
+        "too much memory.",
     )
     enforce_eager: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)

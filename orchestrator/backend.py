@@ -326,10 +326,12 @@ class Backend(Asked, ABC):
             flight then is asked for again by its next call.
         renamed: Called, on the event loop, when replies, if they name what answered, are of another
             model or fingerprint than before.
+        asked_again: Called so when it sends a request once more by itself, in another way.
     """
 
     defers = False
-    renamed: Callable[[], None] | None = None
+    renamed: Callable[[], None]
+    asked_again: Callable[[], None]
 
     @abstractmethod
     async def provenance(self) -> Provenance | Failure:

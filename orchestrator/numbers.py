@@ -5,7 +5,7 @@ reason for an undefined number stands elsewhere, next to the table.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Decimal
 from typing import Final, Literal
 
@@ -212,9 +212,24 @@ def money(amount: float | None) -> str:
     return f"{amount:,.2f}"
 
 
-def spent(amount: float | None, *, at_least: bool) -> tuple[str, ...]:
+AT_LEAST, AT_MOST = "at least ", "at most "
+"""Words before an amount that bounds what is not known; those before an exact one are empty."""
+
+
+def bound(bounds: Collection[str]) -> str:
+    """The bound of a sum, by those of its parts."""
+    found = {*bounds} - {""}
+    return "about " if len(found) > 1 else "".join(found)
+
+
+def known(n: int, bound: str) -> str:
+    """A count as known: whole, a bound, or unknown where nothing of it is."""
+    return "unknown" if bound == AT_LEAST and not n else f"{bound}{compact(n)}"
+
+
+def spent(amount: float | None, bound: str) -> tuple[str, ...]:
     """Money in words: `12.40 spent`, `at least 12.40 spent`; empty where no model has a price."""
-    return () if amount is None else (f"{'at least ' * at_least}{money(amount)} spent",)
+    return () if amount is None else (f"{bound}{money(amount)} spent",)
 
 
 def money_of(amount: float, bound: float) -> str:

@@ -91,4 +91,4 @@ def nodes(n: int) -> Iterator[list[Node]]:
 
 
 def _ip(*arguments: str) -> None:
-    subprocess.run(("ip", *arguments), check=True, capture_output=True, timeout=10)
+    subprocess.run(("ip", *arguments), check=True, capture_output=True, timeout=60)

@@ -32,7 +32,7 @@ WHEEL: Final = ("orchestrator", "backends", "launch")
 CEILINGS: Final[Mapping[str, int]] = {
     "private functions used once": 822,
     "functions with `Any` in the signature": 199,
-    "lines": 94_906,
+    "lines": 94_887,
     "files": 393,
     "distinct names": 3_193,
     "value classes": 463,

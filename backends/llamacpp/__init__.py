@@ -58,18 +58,14 @@ class Config(ByIdsConfig):
     choose_top_logprobs: int | None = Field(
         None,
         ge=1,
-        description=(
-            "Number of alternatives to search for labels; null: 64, or the whole vocabulary if "
-            "it is small."
-        ),
+        description="Number of alternatives to search for labels; null: 64, or the whole "
+        "vocabulary if it is small.",
     )
     cache_prompt: bool = Field(
         True,  # noqa: FBT003 (a pydantic default)
-        description=(
-            "If true, the server reuses the cached prompt of a slot; if false, it recomputes "
-            "each prompt, so that numbers do not depend on earlier requests, at many times the "
-            "cost."
-        ),
+        description="If true, the server reuses the cached prompt of a slot; if false, it "
+        "recomputes each prompt, so that numbers do not depend on earlier requests, at many times "
+        "the cost.",
     )
 
 
@@ -175,7 +171,7 @@ class Connection(ByIds):
         self._check_turns(ask.messages)
         server = await self._server()
         prompt = await self._contexts.prompt(ask.messages)
-        extra = {"cache_prompt": self._config.cache_prompt, **self._dialect.others}
+        extra = {"cache_prompt": self._config.cache_prompt, **self.dialect.others}
         made = await self._ask(
             COMPLETION,
             wire.generate(prompt, ask, seed, extra),

@@ -11,6 +11,7 @@ The model that a reply names is found without decoding, for it is looked at in e
 name stands is found by its key, which no text of a reply can hold: there its quotes are escaped.
 """
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -32,7 +33,7 @@ from orchestrator.backend import (
     ServerLoad,
     is_private,
 )
-from orchestrator.records import Choice, Failure, Generation, Messages
+from orchestrator.records import Choice, Failure, Generation
 from orchestrator.wire import failures, rulings
 from orchestrator.wire.requests import Dialect
 
@@ -59,10 +60,8 @@ class Config(ChatConfig):
     )
     top_k_off: int | None = Field(
         None,
-        description=(
-            "Value to send for no top-k; omitted by default, as OpenAI rejects the field. vLLM "
-            "and llama.cpp: 0, SGLang: -1."
-        ),
+        description="Value to send for no top-k; omitted by default, as OpenAI rejects the field. "
+        "vLLM and llama.cpp: 0, SGLang: -1.",
     )
     reasoning: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
@@ -75,10 +74,8 @@ class Config(ChatConfig):
     )
     continue_final_message: bool = Field(
         False,  # noqa: FBT003 (a pydantic default)
-        description=(
-            "Set to true if the endpoint continues an assistant turn with "
-            "continue_final_message; endpoints that do not support the field ignore it silently."
-        ),
+        description="Set to true if the endpoint continues an assistant turn with "
+        "continue_final_message; endpoints that do not support the field ignore it silently.",
     )
     raw_logprobs: bool | None = Field(
         None,
@@ -89,8 +86,7 @@ class Config(ChatConfig):
     @field_validator("omit")
     @classmethod
     def _may_be_omitted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        needed = sorted(_NEEDED & set(value))
-        if needed:
+        if needed := sorted(_NEEDED & set(value)):
             raise ValueError(f"required in every request: {', '.join(needed)}")
         return value
 
@@ -118,11 +114,10 @@ class Connection(OpenaiCompatible):
             self._reached = path
         elif found.status in ROUTES_MISSING and self._reached != path:
             # Many providers have the routes right behind the address that they print.
+            self.asked_again()
             other = await self._post_to(route, body, decode)
-            if not isinstance(other, Failure):
+            if not isinstance(other, Failure) or {other.status, other.cause} & _OF_A_ROUTE:
                 self.path = self._reached = ""
-                return other
-            if {other.status, other.cause} & _OF_A_ROUTE:
                 return other
         return found
 
@@ -141,44 +136,51 @@ class Connection(OpenaiCompatible):
             return
         self._origins |= {origin}
         if before is not None:
-            said = (words(one, self._endpoint.secret) for one in (before, origin))
-            _log.warning(
-                "%s: replies are of %s no more, but of %s: their numbers may differ",
-                self._endpoint.model,
-                *said,
-                extra={"model": self._endpoint.model},
-            )
-            if self.renamed is not None:
-                self.renamed()
+            model, secret = self._endpoint.model, self._endpoint.secret
+            how = "%s: replies are of %s no more, but of %s: their numbers may differ"
+            said = (words(one, secret) for one in (before, origin))
+            _log.warning(how, model, *said, extra={"model": model})
+            self.renamed()
 
     async def _in_its_form(
-        self, messages: Messages, ask: Callable[[], Awaitable[T | Failure]]
+        self, ask: ChooseAsk | GenerateAsk, send: Callable[[], Awaitable[T | Failure]]
     ) -> T | Failure:
-        """Ask, and again in a form that the endpoint takes where it refuses one of no weight."""
-        while True:
-            sent = self._dialect
-            found = await ask()
-            if not isinstance(found, Failure) or found.cause not in {"unsupported", "bad_request"}:
-                return found
-            if self._dialect is sent:
-                has_system = messages[0].role == "system"
-                other = _taken(sent, found.message, has_system=has_system)
-                if other is None:
+        """Ask, and again in a form that the endpoint takes where it refuses one of no weight.
+
+        Of many alike that come together one goes ahead, and learns for all.
+        """
+        role = ask.messages[0].role
+        shape = role, getattr(ask, "sampling", None), getattr(ask, "top_logprobs", None)
+        if (first := self._firsts.get(shape)) is None:
+            self._firsts[shape] = asyncio.get_running_loop().create_future()
+        elif not first.done() and not self.defers:
+            await asyncio.wait([first], timeout=_REFUSED_WITHIN_S)
+        try:
+            while True:
+                sent = self.dialect
+                found = await send()
+                if not isinstance(found, Failure) or found.cause not in _OF_A_FORM:
                     return found
-                self._dialect, said = other
-                model = self._endpoint.model
-                _log.warning("%s: the endpoint %s", model, said, extra={"model": model})
+                if self.dialect is sent:
+                    other = _taken(sent, found.message, has_system=role == "system")
+                    if other is None:
+                        return found
+                    self.dialect, said = other
+                    model = self._endpoint.model
+                    _log.warning("%s: the endpoint %s", model, said, extra={"model": model})
+                self.asked_again()
+        finally:
+            if first is None:
+                self._firsts[shape].set_result(None)
 
     async def generate(self, ask: GenerateAsk, seed: int) -> Generation | Failure:
         """See `orchestrator.backend.Backend`."""
-        generate = super().generate
-        drawn = await self._in_its_form(ask.messages, lambda: generate(ask, seed))
+        drawn = await self._in_its_form(ask, partial(super().generate, ask, seed))
         return _advised(drawn) if isinstance(drawn, Failure) else possible(drawn)
 
     async def choose(self, ask: ChooseAsk) -> Choice | Failure:
         """See `orchestrator.backend.Backend`."""
-        choose = super().choose
-        chosen = await self._in_its_form(ask.messages, lambda: choose(ask))
+        chosen = await self._in_its_form(ask, partial(super().choose, ask))
         return _advised(chosen) if isinstance(chosen, Failure) else chosen
 
 
@@ -198,8 +200,7 @@ class Kind(BackendKind[Config]):
 
     def connect(self, endpoint: Endpoint) -> Backend:
         """See `orchestrator.backend.BackendKind.connect`."""
-        config = self.config
-        reasoning = config.reasoning
+        config, reasoning = self.config, self.config.reasoning
         dialect = Dialect(
             max_tokens_field="max_completion_tokens" if reasoning else "max_tokens",
             logprobs=config.logprobs and not reasoning,
@@ -229,15 +230,15 @@ _BEGUN: Final = frozenset({"continue_final_message", "add_generation_prompt"})
 _NEEDED: Final = _BEGUN | {"model", "messages"}
 # What answers so is there.
 _OF_A_ROUTE: Final = frozenset({400, 401, 402, 422, 429, "no_answer", "no_logprobs"})
+# Causes of a refusal of the request's form.
+_OF_A_FORM: Final = frozenset({"unsupported", "bad_request"})
+# A refusal comes before anything is drawn: what takes longer is being answered.
+_REFUSED_WITHIN_S: Final = 3.0
 # More tokens than any endpoint is known to insist on.
 _MOST_LEAST: Final = 64
 # An endpoint of many machines may have as many fingerprints.
 _MOST_ORIGINS: Final = 8
 _OF_REASONING: Final = re.compile(r"(?i)unsupported (?:parameter|value): '(?:temperature|top_p)'")
-_WITHOUT: Final = (
-    "methods that read probabilities need another endpoint; for texts alone say `logprobs: false` "
-    "in its settings"
-)
 
 
 def _taken(dialect: Dialect, refusal: str, *, has_system: bool) -> tuple[Dialect, str] | None:
@@ -254,7 +255,9 @@ def _taken(dialect: Dialect, refusal: str, *, has_system: bool) -> tuple[Dialect
     if rulings.CAP.search(refusal) and most and most < dialect.top_logprobs:
         return changed(top_logprobs=most), f"lists at most {most} alternatives"
     if rulings.field_in(refusal) == "seed" and "seed" not in dialect.omit:
-        return changed(omit=(*dialect.omit, "seed")), "takes no seed: texts can't be drawn again"
+        said = "takes no seed: the same seed gives another text, so no draw can be repeated; to "
+        said += f"send none, in a new run {_say('omit: [seed]')}"
+        return changed(omit=(*dialect.omit, "seed")), said
     if dialect.least_tokens < least <= _MOST_LEAST:
         return changed(least_tokens=least), f"draws at least {least} tokens: verdicts cost as many"
     if has_system and dialect.system_role and rulings.SYSTEM_REFUSED.search(refusal):
@@ -263,21 +266,25 @@ def _taken(dialect: Dialect, refusal: str, *, has_system: bool) -> tuple[Dialect
     return None
 
 
+def _say(setting: str) -> str:
+    return f"say `backend: {{kind: openai, {setting}}}`"
+
+
 def _advised(failure: Failure) -> Failure:
     """The same failure with what its reader can do about it."""
     if failure.retriable or failure.message == NO_LOGPROBS:
         return failure
     said, advice = failure.message, ""
     if _OF_REASONING.search(said):
-        advice = "say `reasoning: true` in its settings; it then draws as it likes"
+        advice = f"{_say('reasoning: true')}; it then draws as it likes"
     elif failure.cause == "no_logprobs":
-        advice = _WITHOUT
+        texts = f"for texts alone {_say('logprobs: false')}"
+        advice = f"methods that read probabilities need another endpoint; {texts}"
     elif rulings.CAP.search(said):
         most = rulings.most_in(said)
-        advice = f"say `top_logprobs: {'N' if most is None else most}` in its settings"
+        advice = _say(f"top_logprobs: {'N' if most is None else most}")
     elif failure.cause == "unsupported" and (field := rulings.field_in(said)):
-        said_of = "continue_final_message: false" if field in _BEGUN else f"omit: [{field}]"
-        advice = f"say `{said_of}` in its settings"
+        advice = _say("continue_final_message: false" if field in _BEGUN else f"omit: [{field}]")
     return msgspec.structs.replace(failure, message=f"{said} ({advice})") if advice else failure
 
 

@@ -138,8 +138,7 @@ class Service:
         reply = await self._transport.ask(self._root, upload, _FILE_S)
         sent = known(self._read(reply, dict[str, Any]))
         if not isinstance(sent.get("id"), str):
-            said = "the endpoint does not name the file that it was sent"
-            raise Failed(Failure("unparseable", said))
+            raise Failed(Failure("unparseable", "the endpoint does not name the file it was sent"))
         asked = {
             "completion_window": "24h",
             "endpoint": "/v1" + path.removeprefix("/v1"),
@@ -197,8 +196,7 @@ class Service:
         return found if isinstance(found, Failure) else None
 
     async def _post(self, path: str, body: Mapping[str, object]) -> Work | Failure:
-        sent = msgspec.json.encode(body)
-        path = self._root + path
+        path, sent = self._root + path, msgspec.json.encode(body)
         reply = await self._transport.send(path, sent, _CONTROL_S, is_sent_again=False)
         return self._read(reply, Work)
 
@@ -337,15 +335,13 @@ class Replies:
 
     def take(self, number: str, secret: str) -> Reply | Failure:
         """Return the reply to a request, and forget it."""
-        place = self._places.pop(number, None)
-        if place is None:
+        if (place := self._places.pop(number, None)) is None:
             return self._lacking
         self._file.seek(place[0])
         line = _decoded(self._file.read(place[1]))
         if not self._places:
             self.close()
-        found = line.response
-        if found is None:
+        if (found := line.response) is None:
             try:
                 said = msgspec.json.decode(line.error, type=Problem, strict=False)
             except msgspec.MsgspecError:

@@ -229,8 +229,7 @@ def _failure(error: Exception, timeout_s: float, connect_s: float, secret: str) 
         return Failure("unreachable", f"no connection within {connect_s:g} s")
     # One of TLS says no more than that nothing has come yet.
     of_system = [one for one in causes if not isinstance(one, ssl.SSLError)]
-    numbered = [one for one in of_system if isinstance(one, OSError) and one.errno]
-    if numbered:
+    if numbered := [one for one in of_system if isinstance(one, OSError) and one.errno]:
         return Failure(cause_of(numbered[-1]), said)
     if isinstance(error, (TimeoutError, openai.APITimeoutError)):
         return Failure("timeout", f"no complete reply within {timeout_s:g} s")

@@ -110,7 +110,7 @@ class Connection(ByIds):
         reading = self._reading(ask, raw=raw)
         return await self._ask(
             GENERATE,
-            wire.draw(prompt, ask, seed, self._dialect.others),
+            wire.draw(prompt, ask, seed, self.dialect.others),
             lambda body, _: wire.generation(body, reading, len(prompt)),
         )
 
@@ -121,7 +121,7 @@ class Connection(ByIds):
         config, model = self._config, self._endpoint.model
         if config.chat_template is None:
             raise Failed(_NO_TEMPLATE)
-        more = self._dialect.extra.get(ARGUMENTS)
+        more = self.dialect.extra.get(ARGUMENTS)
         given = {**(more if isinstance(more, dict) else {}), **config.special_tokens}
         text = known(rendered(config.chat_template, ask.messages, given))
         # As ids, since a text would get what the tokenizer puts around one, such as BOS, once more.
@@ -191,8 +191,8 @@ GENERATE: Final = "/generate"
 
 
 _NO_TEMPLATE: Final = unsupported(
-    "SGLang rates the text of a conversation and renders none for that; set `chat_template` in the "
-    "settings of the back-end to the reward model's own chat_template.jinja"
+    "SGLang rates the text of a conversation and renders none for that; say "
+    "`backend: {kind: sglang, chat_template: PATH}`, the reward model's own chat_template.jinja"
 )
 _FAILS: Final = "the setting `chat_template` of the back-end fails: {}"
 

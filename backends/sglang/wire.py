@@ -14,7 +14,7 @@ import numpy as np
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.records import Failure, Generation, Messages, TopLogprobs, unparseable
-from orchestrator.wire import failures
+from orchestrator.wire import failures, parsing
 from orchestrator.wire.answers import (
     Alternative,
     Answer,
@@ -27,19 +27,6 @@ from orchestrator.wire.by_ids import Forced, Looked, Path, check_prompt, top_of
 from orchestrator.wire.by_ids import Reading as NodeReading
 from orchestrator.wire.drawn import Reading, drawn
 from orchestrator.wire.failures import Failed, as_value
-from orchestrator.wire.parsing import (
-    MAX_BODY_BYTES,
-    Decoder,
-    TokenId,
-    Usage,
-    count,
-    error_in,
-    field,
-    logprob,
-    logprob_array,
-    no_logprobs,
-    too_large,
-)
 from orchestrator.wire.requests import encode, messages_of
 
 _Triple = tuple[float | None, int, str | None]
@@ -65,7 +52,7 @@ class _Meta(msgspec.Struct, gc=False):
 
 class _Generated(msgspec.Struct, gc=False):
     text: str | None = None
-    output_ids: list[TokenId] | None = None
+    output_ids: list[parsing.TokenId] | None = None
     meta_info: _Meta | None = None
     error: Any = None
 
@@ -73,8 +60,8 @@ class _Generated(msgspec.Struct, gc=False):
 _NOTHING: Final = _Meta()
 _NO_NUMBER: Final = unparseable("the server returned no log-probability for a requested token")
 _OTHER_IDS: Final = unparseable("the server scored other ids than requested")
-_generated: Final = Decoder(_Generated, needs="meta_info")
-_batch: Final = Decoder(list[_Generated])
+_generated: Final = parsing.Decoder(_Generated, needs="meta_info")
+_batch: Final = parsing.Decoder(list[_Generated])
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -178,7 +165,7 @@ _GREEDY: Final[Mapping[str, Any]] = {**_SAMPLING, "temperature": 0.0, "top_p": 1
 # -- replies ---------------------------------------------------------------------------------------
 
 
-text: Final = field("text", str)
+text: Final = parsing.field("text", str)
 """The text in a reply of `/v1/detokenize`."""
 
 
@@ -194,7 +181,7 @@ def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation:
     finish = (meta.finish_reason or _Finish()).type
     absent = withheld_at_end(finish, reading.secret, reply.text)
     if reply.text is None or ids is None:
-        raise Failed(absent or error_in(body, reading.secret))
+        raise Failed(absent or parsing.error_in(body, reading.secret))
     listed = meta.output_token_logprobs or []
     rows: Sequence[list[_Triple] | None] = meta.output_top_logprobs or [None] * len(ids)
     if not len(listed) == len(rows) == len(ids):
@@ -204,7 +191,7 @@ def generation(body: bytes, reading: Reading, n_prompt: int) -> Generation:
         top = [Alternative(text or "", p, token) for p, token, text in row or () if token >= 0]
         entries.append(ListedEntry(said or "", value, id=own, top_logprobs=top))
     answer = Answer(Message(reply.text), Logprobs(entries), finish)
-    usage = Usage(
+    usage = parsing.Usage(
         prompt_tokens=meta.prompt_tokens,
         completion_tokens=meta.completion_tokens,
         cached_tokens=meta.cached_tokens,
@@ -226,11 +213,11 @@ def forced(body: bytes, ids: Path, n_prompt: int, top_logprobs: int, secret: str
     scored = [(math.nan, -1, None) if one is None else one for one in listed[1:]]
     if any(seen not in {own, 0} for own, (_, seen, _) in zip(wanted, scored, strict=True)):
         raise Failed(_OTHER_IDS)
-    values = logprob_array([value for value, _, _ in scored])
+    values = parsing.logprob_array([value for value, _, _ in scored])
     if np.isnan(values).any():
         raise Failed(_NO_NUMBER)
     top = _top(meta.input_top_logprobs, len(wanted), top_logprobs) if top_logprobs else None
-    return Forced(values, top, count(meta.cached_tokens))
+    return Forced(values, top, parsing.count(meta.cached_tokens))
 
 
 @as_value
@@ -238,10 +225,10 @@ def looked(
     body: bytes, prompts: Sequence[Path], wanted: Sequence[Sequence[int]], secret: str
 ) -> Looked:
     """Distributions after several prompts, from the reply to `look`."""
-    if len(body) > MAX_BODY_BYTES:
-        raise Failed(too_large(len(body)))
+    if len(body) > parsing.MAX_BODY_BYTES:
+        raise Failed(parsing.too_large(len(body)))
     if not body.lstrip().startswith(b"["):
-        raise Failed(error_in(body, secret))
+        raise Failed(parsing.error_in(body, secret))
     replies = _batch(body, secret)
     if len(replies) != len(prompts):
         said = f"{len(prompts)} prompts were sent and {len(replies)} answered"
@@ -257,11 +244,11 @@ def looked(
             raise Failed(_no_logprobs(len(tokens), rows and rows[0]))
         if any(seen not in {own, 0} for own, (_, seen, _) in zip(tokens, rows[0], strict=True)):
             raise Failed(_OTHER_IDS)
-        values = [logprob(value) for value, _, _ in rows[0]]
+        values = [parsing.logprob(value) for value, _, _ in rows[0]]
         if any(map(math.isnan, values)):
             raise Failed(_NO_NUMBER)
         readings.append(NodeReading(dict(zip(tokens, values, strict=True))))
-        n_cached += count(meta.cached_tokens)
+        n_cached += parsing.count(meta.cached_tokens)
     return tuple(readings), n_cached
 
 
@@ -270,7 +257,7 @@ def tried(body: bytes, token: int, secret: str) -> bool:
     """Return True if the given token ended the answer, from the reply to `trial`."""
     finish = (_generated(body, secret).meta_info or _NOTHING).finish_reason
     if finish is None:
-        raise Failed(error_in(body, secret))
+        raise Failed(parsing.error_in(body, secret))
     return finish.type == "stop" and finish.matched == token
 
 
@@ -294,16 +281,16 @@ def _check(meta: _Meta, n_prompt: int, secret: str) -> None:
 
 def _no_logprobs(n_wanted: int, found: Sequence[object] | None) -> Failure:
     if not found:
-        return no_logprobs("the reply has no log-probabilities")
+        return parsing.no_logprobs("the reply has no log-probabilities")
     return unparseable(f"{len(found)} log-probabilities for {n_wanted} tokens")
 
 
 def _top(rows: Sequence[list[_Triple] | None] | None, n_tokens: int, k: int) -> TopLogprobs:
     """The k most likely tokens at each place, most likely first; nan and -1 where not listed."""
     if rows is None or len(rows) != n_tokens + 1:
-        raise Failed(no_logprobs("the reply lists no alternatives"))
+        raise Failed(parsing.no_logprobs("the reply lists no alternatives"))
     listed = (
-        sorted((-logprob(value), token) for value, token, _ in row or () if token >= 0)
+        sorted((-parsing.logprob(value), token) for value, token, _ in row or () if token >= 0)
         for row in rows[1:]
     )
     return top_of([[(token, -negative) for negative, token in row] for row in listed], k)

@@ -57,7 +57,7 @@ class Connection(OpenaiCompatible):
         # Numbers are those after temperature, top-k and top-p; and a token's text depends on those
         # before it, so places say which is whose.
         reading = self._reading(ask, raw=ask.sampling.temperature == 0, offsets=True)
-        more, special = self._dialect.others, self._endpoint.plain
+        more, special = self.dialect.others, self._endpoint.plain
         return await self._ask(
             _GENERATE,
             wire.draw(prompt.text, ask, seed, more, special=special),
@@ -192,7 +192,7 @@ class Connection(OpenaiCompatible):
                 return Templated(text, await self._tokens(text, special=True))
             return await self._ask(
                 "/chat_tokenize",
-                wire.template(self._dialect.taken(messages), self._dialect.template),
+                wire.template(self.dialect.taken(messages), self.dialect.template),
                 wire.rendered,
             )
 
@@ -234,12 +234,8 @@ def _unscorable(ask: ScoreAsk) -> Failure | None:
 
 
 _NO_IDS: Final = unsupported("TGI takes texts, no token ids; vLLM and SGLang take both")
-_OTHER_TOKENS: Final = unsupported(
-    "TGI takes no token ids, and cuts this text into other tokens than were drawn"
-)
-_MERGED: Final = unsupported(
-    "TGI takes no token ids, and the text's beginning merges with the end of the prompt"
-)
+_OTHER_TOKENS: Final = unsupported("TGI takes no ids, and cuts this text into other tokens")
+_MERGED: Final = unsupported("TGI takes no ids, and the text merges with the prompt's end")
 _SAME: Final = Failure(
     "bad_request", "two spellings have the same tokens, so they can't be told apart", permanent=True
 )

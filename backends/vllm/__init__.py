@@ -49,9 +49,7 @@ _EXPLICIT: Final = {
 class Config(ByIdsConfig):
     """Settings of the connection."""
 
-    choose_top_logprobs: int = Field(
-        64, ge=1, le=1000, description="Number of alternatives to search for labels."
-    )
+    choose_top_logprobs: int = Field(64, ge=1, le=1000, description="Alternatives read for labels.")
     raw_logprobs: bool = Field(
         True,  # noqa: FBT003 (a pydantic default)
         description="True if log-probabilities are those of the unmodified softmax; false for a "
@@ -153,12 +151,12 @@ class Connection(ByIds):
 
     def _dialect_of(self, ask: GenerateAsk) -> Dialect:
         if not ask.top_logprobs:
-            return self._dialect
-        extra, cap = dict(self._dialect.extra), self._cap.get("") or ask.top_logprobs
+            return self.dialect
+        extra, cap = dict(self.dialect.extra), self._cap.get("") or ask.top_logprobs
         if not self._endpoint.plain:
             # Alternatives are told by their texts otherwise, which collide.
             extra["return_tokens_as_token_ids"] = True
-        return msgspec.structs.replace(self._dialect, extra=extra, top_logprobs=cap)
+        return msgspec.structs.replace(self.dialect, extra=extra, top_logprobs=cap)
 
     async def _forced(self, prompt: Ids, ids: Ids, n_top: int) -> Forced:
         if n_top:

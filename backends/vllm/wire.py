@@ -10,20 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from orchestrator.records import UNKNOWN_ID, Failure, TopLogprobs, unparseable, unsupported
+from orchestrator.wire import parsing
 from orchestrator.wire._located import check_list
 from orchestrator.wire.answers import Alternative, Answer, Entry, gave_up
 from orchestrator.wire.by_ids import Forced, Looked, Path, Reading, check_prompt, top_of
 from orchestrator.wire.failures import Failed, as_value
-from orchestrator.wire.parsing import (
-    NO_USAGE,
-    SENTINEL,
-    Decoder,
-    Reply,
-    Usage,
-    logprob,
-    logprob_array,
-    no_logprobs,
-)
 from orchestrator.wire.requests import encode
 from orchestrator.wire.spelling import id_in
 
@@ -40,11 +31,11 @@ class _Choice(Answer[Entry], gc=False):
     prompt_logprobs: list[dict[str, Alternative] | None] | None = None
 
 
-class _Completion(Reply[_Choice], gc=False):
+class _Completion(parsing.Reply[_Choice], gc=False):
     system_fingerprint: str | None = None
 
 
-_completion: Final = Decoder(_Completion, needs="choices")
+_completion: Final = parsing.Decoder(_Completion, needs="choices")
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -108,13 +99,13 @@ def forced(body: bytes, ids: Path, n_prompt: int, top_logprobs: int, secret: str
     rows = choice.prompt_logprobs
     if rows is None or len(rows) != len(ids):
         said = f"{0 if rows is None else len(rows)} log-probabilities for {len(ids)} prompt tokens"
-        raise Failed(no_logprobs(said))
+        raise Failed(parsing.no_logprobs(said))
     scored = rows[n_prompt:]
     own = [(row or {}).get(str(token)) for row, token in zip(scored, ids[n_prompt:], strict=True)]
     if None in own:
         said = "the server returned no log-probability for a token to be scored"
         raise Failed(unparseable(said))
-    values = logprob_array([entry.logprob if entry else None for entry in own])
+    values = parsing.logprob_array([entry.logprob if entry else None for entry in own])
     return Forced(values, _top(scored, top_logprobs) if top_logprobs else None, usage.n_cached)
 
 
@@ -156,14 +147,14 @@ def looked_exactly(
         does = "does not return log-probabilities of given ids (logprob_token_ids)"
         said = (
             f"the server {'samples tokens outside allowed_token_ids' if forced else does}; raise "
-            "--max-logprobs and choose_top_logprobs to have the labels among the alternatives"
+            "--max-logprobs, and say `backend: {kind: vllm, choose_top_logprobs: N}`, to list them"
         )
         raise Failed(unsupported(said))
     if forced and any(row[token] > _MOST_UNLISTED for row in listings for token in ids):
         said = (
             "the server's log-probabilities include sampling settings (--logprobs-mode "
-            "processed_logprobs); set `raw_logprobs: false` in its settings, or start it with "
-            "raw_logprobs"
+            "processed_logprobs); say `backend: {kind: vllm, raw_logprobs: false}`, or start it "
+            "with raw_logprobs"
         )
         raise Failed(unsupported(said))
     readings = tuple(Reading({token: row[token] for token in ids}) for row in listings)
@@ -195,14 +186,14 @@ def tried(body: bytes, secret: str) -> tuple[str, str, bool]:
 
 def _answers(
     body: bytes, n_choices: int, n_prompt: int, secret: str
-) -> tuple[list[_Choice], Usage]:
+) -> tuple[list[_Choice], parsing.Usage]:
     """The choices in order, if the server read as many prompt tokens as were sent."""
     reply = _completion(body, secret)
     choices = sorted(reply.choices or [], key=lambda choice: choice.index)
     for choice in choices:
         if (broken := gave_up(choice.finish_reason, secret)) is not None:
             raise Failed(broken)
-    usage = reply.usage or NO_USAGE
+    usage = reply.usage or parsing.NO_USAGE
     check_prompt(n_prompt, usage.n_prompt)
     if [choice.index for choice in choices] != list(range(n_choices)):
         said = f"{n_choices} prompts were sent and {len(choices)} choices received"
@@ -219,7 +210,7 @@ def _listed(
     for choice in choices:
         listed = choice.logprobs and choice.logprobs.top_logprobs
         if not listed or not listed[0]:
-            raise Failed(no_logprobs("the reply lists no alternatives"))
+            raise Failed(parsing.no_logprobs("the reply lists no alternatives"))
         read = _by_id(listed[0])
         if read is None:
             said = "the server does not return log-probabilities of token ids"
@@ -237,8 +228,8 @@ def _by_id(listed: Mapping[str, float | None]) -> dict[int, float] | None:
     if UNKNOWN_ID in ids or len(values) < len(ids):
         return None
     # The sum is no number where one of them is none.
-    if not (min(values) > SENTINEL and max(values) <= 0 and sum(values) <= 0):
-        values = [logprob(value) for value in values]
+    if not (min(values) > parsing.SENTINEL and max(values) <= 0 and sum(values) <= 0):
+        values = [parsing.logprob(value) for value in values]
         if any(map(math.isnan, values)):
             return None
     return dict(zip(ids, values, strict=True))
@@ -251,9 +242,11 @@ def _top(rows: Sequence[Mapping[str, Alternative] | None], k: int) -> TopLogprob
         if not all(map(_ID.fullmatch, row or ())):
             raise Failed(unparseable("the server lists alternatives without their token ids"))
         # The prompt's own token comes first, whether or not it is among the best.
-        pairs = [(int(token), logprob(entry.logprob)) for token, entry in (row or {}).items()]
+        pairs = [
+            (int(token), parsing.logprob(entry.logprob)) for token, entry in (row or {}).items()
+        ]
         pairs.sort(key=lambda pair: -pair[1])
         ranked.append(pairs)
     if any(not pairs or math.isnan(pairs[0][1]) for pairs in ranked):
-        raise Failed(no_logprobs("the reply lists no alternatives"))
+        raise Failed(parsing.no_logprobs("the reply lists no alternatives"))
     return top_of(ranked, k)

@@ -36,7 +36,7 @@ from launch.embedded.protocol import (
 from launch.embedded.served import Served
 from launch.embedded.tokens import Tokens
 from orchestrator.records import unknown_features
-from orchestrator.wire.by_ids import Path, PathsError, cut, log_sum_exp
+from orchestrator.wire.by_ids import Path, PathsError, cut, ln_sum
 from orchestrator.wire.spelling import Context, Continuation
 
 LOWEST = -9999.0
@@ -342,7 +342,7 @@ def choose(request: ChooseRequest, served: Served) -> Work:
         ]
         totals = [
             # Two spellings with the same tokens are one continuation, counted once.
-            log_sum_exp(list(dict(zip(group, values, strict=True)).values()))
+            ln_sum(list(dict(zip(group, values, strict=True)).values()))
             for group, values in zip(paths, spellings, strict=True)
         ]
         return {

@@ -36,7 +36,7 @@ from orchestrator.plugin import (
     make_table,
     table_columns,
 )
-from orchestrator.ranking.cells import mean_of
+from orchestrator.ranking.cells import entropy, mean_of
 from orchestrator.ranking.winners import judging_sources
 from orchestrator.statistics.correlation import Comparison, compare_accuracies, holm_adjusted
 from orchestrator.tables import measured
@@ -116,7 +116,7 @@ def _settings(context: Context, source: Source) -> Iterator[_Setting]:
             "exact",
             unit=unit.list.sort().list.join("\x1f"),
             labels=pl.lit(_TWO) if has_two else pl.col(lists[0]).list.len(),
-            entropy=pl.mean_horizontal(*map(_entropy, lists), ignore_nulls=False),
+            entropy=pl.mean_horizontal(*map(entropy, lists), ignore_nulls=False),
             top=pl.mean_horizontal(*(pl.col(one).list.max() for one in lists)),
         )
         .filter(pl.col("entropy").is_finite().fill_null(value=False))
@@ -125,12 +125,6 @@ def _settings(context: Context, source: Source) -> Iterator[_Setting]:
     for judge in judges:
         name = source.name if len(judges) == 1 else f"{source.name} · {judge}"
         yield name, source, str(judge), measured.filter(pl.col("judge") == judge)
-
-
-def _entropy(column: str) -> pl.Expr:
-    """Return -sum_k p_k ln p_k of each list; a label without probability adds nothing."""
-    share = pl.element()
-    return -pl.col(column).list.eval(pl.when(share > 0).then(share * share.log())).list.sum()
 
 
 def _means(settings: Sequence[_Setting], context: Context) -> Table:

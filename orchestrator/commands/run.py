@@ -119,15 +119,14 @@ def _code(result: "Result | HandedOn", options: argparse.Namespace, said: Said) 
         return EXIT_INTERRUPTED
     # 0 where every unit of the plan has a good row
     if result.ended is not None and result.ended.stopping:
-        said.complain(
-            f"stopped: {result.ended.stopping}; raise the limit and run the same command again"
-        )
+        limit = "raise the limit and " * result.ended.stopping.startswith("budget.")
+        said.complain(f"stopped: {result.ended.stopping}; {limit}run the same command again")
         return EXIT_PARTIAL
     failed = result.completeness.failed
     if failed:
-        again = "the same command asks transient ones again, `--retry CAUSE` all"
-        where = f"see the table of failures, or {result.path}/results; {again}"
-        said.complain(f"{numbers.counted(failed, 'unit')} failed; {where}")
+        steps = [one.text() for one in result.brief.next_steps] if _is_read(result) else []
+        todo = [*steps, f"see why: `orchestrator view {result.path}`"][0]
+        said.complain(f"{numbers.counted(failed, 'unit')} failed: {todo}")
         return EXIT_PARTIAL
     return EXIT_PARTIAL if options.strict and warnings else EXIT_COMPLETE
 

@@ -57,10 +57,8 @@ class MethodSettings(Settings):
         None,
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*$",
         max_length=60,
-        description=(
-            "Name of the method in tables and in the column `method` of its rows. Default: its "
-            "kind. Required if a recipe has several methods of one kind."
-        ),
+        description="Name of the method in tables and in the column `method` of its rows. "
+        "Default: its kind. Required if a recipe has several methods of one kind.",
     )
     candidates: tuple[ModelName, ...] | None = Field(
         None, description="Models to evaluate. Default: all that are not judges.", min_length=1

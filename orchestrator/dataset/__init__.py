@@ -248,9 +248,7 @@ class Dataset:
         turns = np.cumsum(np.diff(codes, prepend=codes[:1]) != 0)
         if n_parts > (n := int(turns[-1]) + 1):
             what = "items" if self.clusters is None else "clusters of items"
-            raise DatasetError(
-                f"{n_parts} shards of {n} {what}: some would be empty; use at most {n}"
-            )
+            raise DatasetError(f"{n_parts} shards of {n} {what}: some are empty; use at most {n}")
         own = (at for at, turn in zip(order, turns, strict=True) if turn % n_parts == part - 1)
         return self._chosen(sorted(own))
 

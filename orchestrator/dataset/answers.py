@@ -162,13 +162,13 @@ def find_form(rows: Rows, *, key: str = "", prompt: str = "", text: str = "") ->
         could = [text] if text else [*texts, *ended]
         if len(could) > 1:
             either = " and ".join(map(repr, could))
-            raise RowError(f"{either} could each be the answer; say which by 'text: {could[-1]}'")
+            raise RowError(f"{either} could each be the answer", text=could[-1])
         if not could:
             forms = ", ".join(dict.fromkeys(form.name for form in FORMS))
             raise RowError(
                 f"no answer: none of {', '.join(_TEXTS)}, a chat that ends with one, or one of "
-                f"these forms: {forms}; {available(rows.columns)}; set "
-                f"text: {likely(first, (*_TEXTS, *_REPLIES)) or 'COLUMN'!r}"
+                f"these forms: {forms}; {available(rows.columns)}",
+                text=likely(first, (*_TEXTS, *_REPLIES)) or "COLUMN",
             )
         name = "chats" if could[0] in ended else "rows with a text"
         found = Form(name, (), (could[0],), prompt=(*_PROMPTS, *chats))
@@ -194,9 +194,9 @@ def answer_row(row: Mapping[str, object], form: Form) -> AnswerRow:
     if not key and not prompts:
         raise RowError(
             f"neither a key ({', '.join(form.key)}) nor a prompt ({', '.join(form.prompt)}) to "
-            f"find its item by; {available(list(row))}; set key: "
-            f"{likely(row, form.key) or 'COLUMN'!r} or prompt: "
-            f"{likely(row, form.prompt) or 'COLUMN'!r}"
+            f"find its item by; {available(list(row))}",
+            key=likely(row, form.key) or "COLUMN",
+            prompt=likely(row, form.prompt) or "COLUMN",
         )
     generator = next((name for path in form.model if (name := _plain(at(row, path)))), "")
     turn, epoch = _count(row, "turn"), _count(row, "epoch") if "epoch" in form.told_by else 0
@@ -233,7 +233,8 @@ def _answers(row: Mapping[str, object], form: Form) -> tuple[tuple[str, ...], tu
     """The prompts of a chat, and samples of turns."""
     path = next((name for name in form.text if at(row, name) is not None), form.text[0])
     if path.partition(".")[0] not in row and not row.get("error"):
-        raise RowError(f"no answer: {path!r} is missing; set 'text'")
+        text = likely(row, (*_TEXTS, *_REPLIES)) or "COLUMN"
+        raise RowError(f"no answer: {path!r} is missing; {available(list(row))}", text=text)
     value = at(row, path)
     if path in CHATS:
         value = from_text(value, path)

@@ -17,6 +17,7 @@ from orchestrator.dataset.shapes import (
     at,
     available,
     chat,
+    flow,
     from_text,
     is_chat,
     is_list,
@@ -50,49 +51,38 @@ class FieldNames(Settings):
 
     prompt: str | tuple[str, ...] | None = Field(
         None,
-        description=(
-            "Column of the question, or several whose texts are joined by an empty line. Default: "
-            "prompt, question, instruction or input; instruction and input together."
-        ),
+        description="Column of the question, or several whose texts are joined by an empty line. "
+        "Default: prompt, question, instruction or input; instruction and input together.",
     )
     messages: str | None = Field(
         None,
-        description=(
-            "Column of a conversation instead: a list of {role, content}, or of {from, value}; "
-            "answers at its end are left out. Default: messages, else conversations, "
-            "conversation or conversation_input."
-        ),
+        description="Column of a conversation instead: a list of {role, content}, or of {from, "
+        "value}; answers at its end are left out. Default: messages, else conversations, "
+        "conversation or conversation_input.",
     )
     turns: str | None = Field(
         None,
-        description=(
-            "Column of several questions instead: a list of texts, each asked after the answer "
-            "to the previous one."
-        ),
+        description="Column of several questions instead: a list of texts, each asked after the "
+        "answer to the previous one.",
     )
     reference: str | None = Field(
         None,
-        description=(
-            "Column of the reference answer, or of a list with one for each turn. Default: "
-            "reference, answer or target."
-        ),
+        description="Column of the reference answer, or of a list with one for each turn. Default: "
+        "reference, answer or target.",
     )
     key: str | None = Field(
         None,
-        description=(
-            "Column of a unique key. Default: key, id or question_id, else a hash of the content."
-        ),
+        description="Column of a unique key. Default: key, id or question_id, else a hash of the "
+        "content.",
     )
     category: str | None = Field(
         None, description="Column of the category, for tables by category."
     )
     cluster: str | None = Field(
         None,
-        description=(
-            "Column with the same value for dependent items, such as the questions on one "
-            "passage: intervals, tests and stopping rules are over clusters. Default: cluster, "
-            "if present; otherwise items are independent, save those that ask the same."
-        ),
+        description="Column with the same value for dependent items, such as the questions on one "
+        "passage: intervals, tests and stopping rules are over clusters. Default: cluster, "
+        "if present; otherwise items are independent, save those that ask the same.",
     )
 
     @model_serializer
@@ -103,6 +93,11 @@ class FieldNames(Settings):
 
 Columns = Annotated[FieldNames, Field(description="Columns of the prompt, the key, and so on.")]
 """The setting `fields` of a kind whose rows may have any columns."""
+
+
+def set_fields(**columns: object) -> str:
+    """Return the advice to name these columns, as a recipe takes it."""
+    return f"set dataset: {flow({'fields': columns})}"
 
 
 def find_columns(names: FieldNames, there: Sequence[str], file: str, first: Row) -> FieldNames:
@@ -125,26 +120,24 @@ def find_columns(names: FieldNames, there: Sequence[str], file: str, first: Row)
         said = [part for part in there_are if part in names.model_fields_set]
         if len(said) != 1:
             which = [str(found[part]) for part in there_are]
-            raise _ambiguous(file, there_are[0], which, f"{there_are[1]}: null")
+            raise _ambiguous(file, there_are[0], which, there_are[1])
         found.update(dict.fromkeys(set(there_are) - set(said)))
     if not there_are:
         usual = ", ".join(repr(name) for name in (*DEFAULTS["prompt"], *CHATS, "turns"))
         raise DatasetError(
-            f"{file}: no column for the prompt: none of {usual}; {available(there)}; set dataset: "
-            f"{{fields: {{{_proposed(first)}}}}}"
+            f"{file}: no column for the prompt: none of {usual}; {available(there)}; "
+            f"{set_fields(**_proposed(first))}"
         )
     return FieldNames(**found)
 
 
-def _proposed(first: Row) -> str:
+def _proposed(first: Row) -> dict[str, str]:
     """The settings for what a row holds under usual names in capitals or in mappings."""
     more = {"prompt": OTHER_PROMPTS, "messages": CHATS}
     near = {part: likely(first, (*usual, *more.get(part, ()))) for part, usual in DEFAULTS.items()}
     asked = next((part for part in _QUESTIONS if near[part]), None)
     unusual = [part for part in ("reference", "key") if near[part] not in ("", *DEFAULTS[part])]
-    if asked is None:
-        return "prompt: COLUMN"
-    return ", ".join(f"{part}: {near[part]!r}" for part in (asked, *unusual))
+    return {part: near[part] for part in (asked, *unusual)} if asked else {"prompt": "COLUMN"}
 
 
 def make_item(row: Mapping[str, object], columns: FieldNames) -> Item:
@@ -161,37 +154,37 @@ def make_item(row: Mapping[str, object], columns: FieldNames) -> Item:
         if isinstance(value, Mapping):
             value = value.get("text", value)  # SQuAD
         if not is_list(value):
-            references = (_text_of(row, column), *[None] * (n_turns - 1))
+            references = (_text_of(row, column, "reference"), *[None] * (n_turns - 1))
         else:
             given = tuple(value)
             if n_turns == 1 and len(set(map(str, given))) == 1:
                 given = given[:1]
             if len(given) not in {0, n_turns}:
-                advice = "; choose another column, join them, or take the first by fields: "
-                there = f"is 1 turn{advice}{{reference: {column}.0}}"
+                there = "is 1 turn; choose another column, join them, or take the first: "
+                there += set_fields(reference=f"{column}.0")
                 there = there if n_turns == 1 else f"are {n_turns} turns"
                 raise RowError(f"{column!r} lists {len(given)} references, but there {there}")
             texts = tuple(one for one in given if one is None or isinstance(one, str))
             if len(texts) < len(given):
                 raise RowError(f"{column!r} must be a text, or a list of texts")
             references = texts or (None,) * n_turns
-        cluster = _text_of(row, columns.cluster) or None
+        cluster = _text_of(row, columns.cluster, "cluster") or None
         if cluster and len(cluster) > _MAX_CLUSTER:
             # A long name, such as a passage, is shown by its beginning.
             cluster = f"{cluster[:_MAX_CLUSTER]}… {digest('cluster', cluster).hex()[:16]}"
         # These have a place of their own in an item; clusters stay fields too.
         shown = {getattr(columns, part) for part in DEFAULTS.keys() - {"cluster", "prompt"}}
         shown |= set(_prompts(columns))
-        key = "" if columns.key is None else key_text(_text_of(row, columns.key))
+        key = "" if columns.key is None else key_text(_text_of(row, columns.key, "key"))
         if columns.key is not None and not key:
-            raise RowError(f"no {columns.key!r}, which is the key; or set fields: {{key: null}}")
+            raise RowError(f"no {columns.key!r}, which is the key; or {set_fields(key=None)}")
         return Item(
             key=key,
             messages=messages,
             followups=followups,
             reference=references[0],
             references=references if any(references[1:]) else (),
-            category=_text_of(row, columns.category),
+            category=_text_of(row, columns.category, "category"),
             cluster=cluster,
             fields={name: plain(row[name]) for name in sorted(row) if name not in shown},
         )
@@ -254,21 +247,18 @@ def _column(
     if found == _ALPACA:
         return tuple(found)
     if len(found) > 1:
-        null = "" if part == "prompt" else f"{part}: null"
-        raise _ambiguous(file, part, found, null)
+        raise _ambiguous(file, part, found, "" if part == "prompt" else part)
     return found[0] if found else None
 
 
 def _ambiguous(file: str, part: str, found: Sequence[str], null: str) -> DatasetError:
     either = " and ".join(repr(name) for name in found)
-    other = f", or {null}" if null else ""
-    return DatasetError(
-        f"{file}: {either} could each be the {part}; say which by "
-        f"fields: {{{part}: {found[0]}}}{other}"
-    )
+    other = f", or {set_fields(**{null: None})}" if null else ""
+    one = set_fields(**{part: found[0]})
+    return DatasetError(f"{file}: {either} could each be the {part}; {one}{other}")
 
 
-def _text_of(row: Mapping[str, object], column: str | None) -> str | None:
+def _text_of(row: Mapping[str, object], column: str | None, part: str) -> str | None:
     value = None if column is None else at(row, column)
     match value:
         case None | str():
@@ -280,8 +270,9 @@ def _text_of(row: Mapping[str, object], column: str | None) -> str | None:
         case int() | float() | Decimal():
             return str(value)
         case _:
-            part = likely(value, ("text", "content")) if isinstance(value, Mapping) else ""
-            hint = f"; to read a part of it, name {column}.{part}" if part else ""
+            inner = likely(value, ("text", "content")) if isinstance(value, Mapping) else ""
+            advice = set_fields(**{part: f"{column}.{inner}"})
+            hint = f"; to read a part of it, {advice}" if inner else ""
             raise RowError(f"{column!r} is a {_kind(value)}, not text{hint}")
 
 
@@ -292,7 +283,7 @@ def _conversation_of(
     if columns.messages is not None:
         return _messages(at(row, columns.messages), columns.messages), ()
     if isinstance(columns.prompt, tuple):
-        texts = [_text_of(row, column) for column in columns.prompt]
+        texts = [_text_of(row, column, "prompt") for column in columns.prompt]
         names = " and ".join(map(repr, columns.prompt))
         said = "\n\n".join(text for text in texts if text and text.strip())
         return (Message("user", _said(said, f"{names}, which are the prompt:")),), ()
@@ -307,14 +298,14 @@ def _conversation_of(
         value = from_text(value, name)
         if isinstance(value, str):
             raise RowError(
-                f"{name!r} is a single text; for one question set fields: {{prompt: {name}}}"
+                f"{name!r} is a single text; for one question {set_fields(prompt=name, turns=None)}"
             )
     if is_chat(value):
         return _messages(value, name), ()
     if is_list(value):
         turns = [_said(turn, f"{name}[{index}]") for index, turn in enumerate(value)]
     else:
-        turns = [_text_of(row, name) or ""]
+        turns = [_text_of(row, name, "prompt") or ""]
     if not turns or not turns[0].strip():
         raise RowError(f"{name!r}, which is the prompt, is empty")
     return (Message("user", turns[0]),), tuple(turns[1:])

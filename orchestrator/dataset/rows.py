@@ -23,7 +23,7 @@ from orchestrator.dataset import (
     key_hash,
     repeated,
 )
-from orchestrator.dataset.fields import FieldNames, find_columns, make_item
+from orchestrator.dataset.fields import FieldNames, find_columns, make_item, set_fields
 from orchestrator.dataset.shapes import Row, RowError, at, is_list
 from orchestrator.errors import DatasetError
 
@@ -127,7 +127,7 @@ def from_rows(rows: Rows, names: FieldNames) -> Dataset:
             key = make_item(rows.row(index), columns).key
             if (other := first.setdefault(key, index)) != index:
                 what = f"the {columns.key} {key!r:.80} was already given at {rows.where(other)}"
-                what += "" if names.key else "; if it is no key, set fields: {key: null}"
+                what += "" if names.key else f"; if it is no key, {set_fields(key=None)}"
                 faults.add(rows.where(index), what)
         faults.check()
     made = Dataset(
@@ -164,8 +164,8 @@ def _read_as(rows: Rows, names: FieldNames, columns: FieldNames, n_left_out: int
     unseen = [name for name in rows.columns if _BESIDE.fullmatch(name) and name not in used]
     if isinstance(columns.prompt, str) and names.prompt is None and unseen:
         found.append(
-            f"{' and '.join(map(repr, unseen))} shown to no model (to show a text, set fields: "
-            f"{{prompt: [{unseen[0]}, {columns.prompt}]}})"
+            f"{' and '.join(map(repr, unseen))} shown to no model (to show a text, "
+            f"{set_fields(prompt=[unseen[0], columns.prompt])})"
         )
     return f"{rows.file} read with {', '.join(found)}" if found else ""
 

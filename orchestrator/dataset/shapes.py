@@ -5,6 +5,7 @@ Datasets and files of answers share what is here.
 
 import contextlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeGuard
 
@@ -29,10 +30,22 @@ _WRAPPERS: Final = ("content", "value", "text", "parts", "prompt", "answer")
 _NO_TEXT: Final = frozenset({"thinking", "redacted_thinking", "reasoning", "refusal"})
 _MOST_DEPTH: Final = 8
 _MOST_LISTS: Final = 12
+_PLAIN: Final = re.compile(
+    r'(?<!\\)"(?!(?:null|true|false|yes|no|on|off)")([a-z_][\w./-]*)"', re.IGNORECASE | re.ASCII
+)
 
 
-class RowError(Exception):
-    """A row that can't be read; says what is wrong and what to do, not where."""
+class RowError(DatasetError):
+    """A row that can't be read; says what is wrong and which `settings` may help, not where."""
+
+    def __init__(self, said: str, **settings: str) -> None:
+        super().__init__(said)
+        self.settings = settings
+
+
+def flow(settings: Mapping[str, object]) -> str:
+    """Return settings on one line, as a recipe takes them: `{path: a.csv, key: "my id"}`."""
+    return _PLAIN.sub(r"\1", json.dumps(settings, ensure_ascii=False))
 
 
 def is_list(value: object) -> TypeGuard[Sequence[object]]:
@@ -171,7 +184,7 @@ def rows_in(document: object, path: str | None, shown: str) -> tuple[list[Any], 
         shown: The file, for messages.
 
     Raises:
-        DatasetError: If there is no list of objects, or none can be told to be the rows.
+        RowError: If there is no list of objects, or none can be told to be the rows.
     """
     if path is not None:
         return list(_along(document, path.split("."), {}, shown, path)), path
@@ -191,9 +204,9 @@ def rows_in(document: object, path: str | None, shown: str) -> tuple[list[Any], 
     if len(found) == 1:
         return at(document, found[0]), found[0]
     which = f"; it could be any of {', '.join(found)}" if found else ""
-    raise DatasetError(
-        f"{shown}: a JSON file must contain a list of objects [{{...}}, ...]{which}; name its path "
-        f"by rows: {found[0] if found else 'data.items'}"
+    raise RowError(
+        f"{shown}: a JSON file must contain a list of objects [{{...}}, ...]{which}",
+        rows=found[0] if found else "data.items",
     )
 
 

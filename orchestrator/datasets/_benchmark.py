@@ -19,7 +19,7 @@ from orchestrator.dataset import DATA_VARIABLE, cache_folder, data_folder
 from orchestrator.dataset.fields import FieldNames
 from orchestrator.dataset.files import open_rows
 from orchestrator.dataset.rows import Rows, from_rows
-from orchestrator.dataset.shapes import Row
+from orchestrator.dataset.shapes import Row, flow
 from orchestrator.datasets._download import fetched, verified
 from orchestrator.disk.files import sha256_of
 from orchestrator.plugin import Dataset, DatasetError, DatasetKind, File, Settings
@@ -209,7 +209,9 @@ def one_of(
         wanted = there[0] if len(there) == 1 else next((one for one in usual if one in there), None)
     if wanted is not None and wanted in there:
         return wanted
-    what = f"set {setting!r}" if wanted is None else f"no {setting} {wanted!r}"
+    what = f"no {setting} {wanted!r}"
+    if wanted is None:
+        what = f"set dataset: {flow({setting: there[0]})}" if there else f"no {setting}"
     raise DatasetError(f"{shown}: {what}; available: {', '.join(there) or 'none'}")
 
 

@@ -9,7 +9,9 @@ from orchestrator.dataset import readers
 from orchestrator.dataset.fields import Columns, FieldNames
 from orchestrator.dataset.files import EXCEL_SUFFIXES, PARQUET_SUFFIXES, located, open_rows
 from orchestrator.dataset.rows import from_rows
+from orchestrator.dataset.shapes import RowError, flow
 from orchestrator.disk.paths import suffix_of
+from orchestrator.errors import DatasetError
 from orchestrator.plugin import Dataset, DatasetKind, FileSettings
 
 
@@ -36,7 +38,11 @@ class _FileKind(DatasetKind[FileT]):
         suffix = suffix_of(file.name)
         more = self.config.model_dump(exclude={"path", "fields"})
         kind = suffix if suffix in self.suffixes else self.suffixes[0]
-        return from_rows(open_rows(file, shown, kind, **more), self.config.fields)
+        try:
+            rows = open_rows(file, shown, kind, **more)
+        except RowError as error:
+            raise DatasetError(f"{error}; set dataset: {flow(error.settings)}") from error
+        return from_rows(rows, self.config.fields)
 
 
 class CsvConfig(FileConfig):
@@ -44,10 +50,8 @@ class CsvConfig(FileConfig):
 
     separator: str | None = Field(
         None,
-        description=(
-            "Delimiter, one character. Default: a tab for .tsv, otherwise a comma, a semicolon, a "
-            "tab or a bar, the first that divides the header."
-        ),
+        description="Delimiter, one character. Default: a tab for .tsv, otherwise a comma, a "
+        "semicolon, a tab or a bar, the first that divides the header.",
         min_length=1,
         max_length=1,
     )
@@ -64,10 +68,8 @@ class JsonConfig(FileConfig):
 
     rows: str | None = Field(
         None,
-        description=(
-            "Path of the list of rows in the file, such as data.paragraphs.qas. Default: the file "
-            "itself, or the only list of objects in it."
-        ),
+        description="Path of the list of rows in the file, such as data.paragraphs.qas. Default: "
+        "the file itself, or the only list of objects in it.",
         min_length=1,
     )
 

@@ -171,9 +171,7 @@ class LlmBarKind(BenchmarkKind[SubsetSettings]):
 class NectarConfig(Settings):
     """Settings of `nectar`."""
 
-    n: int | None = Field(
-        1000, ge=1, description="Number of prompts, drawn at random; null for all of the file."
-    )
+    n: int | None = Field(1000, ge=1, description="Number of prompts, drawn at random; null: all.")
     seed: int = Field(0, description="Seed of the choice.")
 
 
@@ -211,7 +209,7 @@ class NectarKind(BenchmarkKind[NectarConfig]):
             return picked(rows, make)
         if n > total:
             raise DatasetError(
-                f"nectar: {n:,} requested, only {total:,} available; set n: null for all"
+                f"nectar: {n:,} requested, only {total:,} available; set dataset: {{n: null}}"
             )
         rng = np.random.default_rng(self.config.seed)
         return picked(rows, make, sorted(rng.choice(total, size=n, replace=False).tolist()))

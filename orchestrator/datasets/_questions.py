@@ -22,9 +22,7 @@ _ALIGN_BENCH: Final = {
 class AlignBenchConfig(Settings):
     """Settings of `align_bench`."""
 
-    version: Literal["1.0", "1.1"] = Field(
-        "1.1", description="1.1 has corrected references with their evidence."
-    )
+    version: Literal["1.0", "1.1"] = Field("1.1", description="1.1 has corrected references.")
 
 
 class AlignBenchKind(BenchmarkKind[AlignBenchConfig]):
@@ -106,8 +104,6 @@ class AlpacaEvalKind(BenchmarkKind[AlpacaEvalConfig]):
 # The files of FastChat's two benchmarks, Apache-2.0: https://github.com/lm-sys/FastChat,
 # `fastchat/llm_judge/data`. The reference answers are text of GPT-4.
 
-_FASTCHAT: Final = "https://github.com/lm-sys/FastChat"
-_LICENCE: Final = "Apache-2.0; references are text of GPT-4"
 _FIELDS: Final = {name: name for name in ("key", "category", "turns", "reference")}
 
 
@@ -149,6 +145,15 @@ _REFERENCES: Final = {
         "reference_answer_gpt4.jsonl",
     ),
 }
+
+
+def _about(kind: str, size: str) -> About:
+    return About(
+        licence="Apache-2.0; references are text of GPT-4",
+        size=size,
+        source="https://github.com/lm-sys/FastChat",
+        files=(_QUESTIONS[kind],),
+    )
 
 
 def _fastchat(kind: str, n_turns: int | None, *, references: bool) -> Rows:
@@ -207,12 +212,7 @@ class MtBenchKind(BenchmarkKind[MtBenchConfig]):
     """
 
     cites = ("zheng2023judging",)
-    about = About(
-        licence=_LICENCE,
-        size="49 kB, references 51 kB",
-        source=_FASTCHAT,
-        files=(_QUESTIONS["mt_bench"],),
-    )
+    about = _about("mt_bench", "49 kB, references 51 kB")
     fields: ClassVar = _FIELDS
 
     def rows(self) -> Rows:
@@ -227,12 +227,7 @@ class VicunaBenchKind(BenchmarkKind[FastChatSettings]):
     """
 
     cites = ("chiang2023vicuna",)
-    about = About(
-        licence=_LICENCE,
-        size="13 kB, references 11 kB",
-        source=_FASTCHAT,
-        files=(_QUESTIONS["vicuna_bench"],),
-    )
+    about = _about("vicuna_bench", "13 kB, references 11 kB")
     fields: ClassVar = _FIELDS
 
     def rows(self) -> Rows:

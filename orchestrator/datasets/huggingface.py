@@ -36,9 +36,7 @@ class Config(Settings):
         pattern=_PART,
         description="Config of the dataset. Default: its only one, or `default`.",
     )
-    split: str = Field(
-        "test", pattern=_PART, description="Split, such as train, validation or test."
-    )
+    split: str = Field("test", pattern=_PART, description="Such as train, validation or test.")
     files: tuple[str, ...] = Field(
         (),
         description="Paths in the repository instead of a split: JSON Lines, JSON, CSV or Parquet.",
@@ -49,9 +47,7 @@ class Config(Settings):
     @model_validator(mode="after")
     def _fits(self) -> "Config":
         if self.revision != "main" and not self.files:
-            raise ValueError(
-                "'revision' goes with 'files': the hub's Parquet files are of the newest one"
-            )
+            raise ValueError("'revision' goes with 'files': the hub's Parquet is of the newest one")
         bad = [name for name in self.files if name.startswith("/") or ".." in name.split("/")]
         if bad:
             raise ValueError(f"'files' are paths in the repository, not {bad[0]!r}")
@@ -112,13 +108,6 @@ def _split(config: Config) -> list[Path]:
         raise DatasetError(f"{config.repository}: the hub lists a config with the name {name!r}")
     filled = {one: files for one, files in splits[name].items() if files}
     one_of(filled, config.split, "split", f"{config.repository} ({name})")
-    split = f"{_folder(config)}/{name}/{config.split}"
-    return [
-        located(
-            KIND,
-            converted(
-                config.repository, name, config.split, number, f"{split}/{number:04d}.parquet"
-            ),
-        )
-        for number in range(len(filled[config.split]))
-    ]
+    split, place = (config.repository, name, config.split), f"{_folder(config)}/{name}"
+    names = [f"{place}/{config.split}/{at:04d}.parquet" for at in range(len(filled[config.split]))]
+    return [located(KIND, converted(*split, at, file)) for at, file in enumerate(names)]

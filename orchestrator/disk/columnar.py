@@ -279,17 +279,18 @@ def _row_groups(file: Path, columns: Sequence[str] | None = None) -> list[int]:
     """The most memory that each group of rows of a Parquet file takes, in bytes."""
     found = file.stat()
     # A file that changed is measured again.
-    groups = _measured(file, (found.st_ino, found.st_mtime_ns, found.st_size))
+    groups, wholes = _measured(file, (found.st_ino, found.st_mtime_ns, found.st_size))
     if columns is None:
-        return [sum(group.values()) for group in groups]
+        return wholes
     names = set(columns)
     return [sum(group.get(name, 0) for name in names) for group in groups]
 
 
 @lru_cache(maxsize=256)
-def _measured(file: Path, stamp: tuple[int, ...]) -> tuple[dict[str, int], ...]:  # noqa: ARG001
-    """The same by column: all at once, for the headers of a long file take long to read."""
-    return tuple(row_groups(file))
+def _measured(file: Path, stamp: object) -> tuple[list[dict[str, int]], list[int]]:  # noqa: ARG001
+    """The same by column, and whole: at once, for the headers of a long file take long to read."""
+    groups = [*row_groups(file)]
+    return groups, [sum(group.values()) for group in groups]
 
 
 def _refuse_more_than_is_allowed(files: Sequence[Path], n_bytes: int) -> None:

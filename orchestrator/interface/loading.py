@@ -153,7 +153,7 @@ def result_of(  # noqa: PLR0913 (the parts of a run)
         units_stored=done.ended,
         units_not_needed=done.not_needed,
         money=budget.money,
-        at_least=budget.spent.at_least,
+        bound=budget.spent.bound,
     )
     n_before = max(0, done.failed - progress.units_failed)
     progress = msgspec.structs.replace(progress, units_failed_before=n_before)

@@ -26,7 +26,7 @@ from orchestrator.report.progress import Completeness, Cost
 from orchestrator.report.words import plain, ranking_json
 from orchestrator.runner.planning.budget import Spent
 from orchestrator.runner.planning.stopping import Orders, declared_only, tables_of
-from orchestrator.runner.results.frames import NUMBERS
+from orchestrator.runner.results.frames import NUMBERS, failures
 from orchestrator.runner.results.stored import Record
 from orchestrator.runner.results.tables import (
     Keeping,
@@ -193,7 +193,7 @@ class Result:
 
         The terminal, reports, the viewer and notebooks show it first.
         """
-        cost, spent = None, self.spent
+        cost, spent, status = None, self.spent, self.record.status
         if spent is not None:
             cost = msgspec.convert(spent, Cost, from_attributes=True)
             models = self.settings.get("models", {}).values()
@@ -210,7 +210,9 @@ class Result:
             cost=cost,
             trust=self.trust,
             settings=self.settings,
-            failures=self.record.failures,
+            # Where no unit failed, no row is looked at for a cause.
+            failures=failures(self.frames if self.failed else {}, self.record, n_left=self.n_left),
+            stopping="" if status is None else status.values.get("stopping", ""),
         )
 
     def to_markdown(self) -> str:

@@ -64,10 +64,10 @@ def describe_scores(p: Sequence[float], scores: Sequence[int]) -> dict[str, floa
 def score_table(probabilities: ArrayLike) -> dict[str, Floats]:
     """Return what comparisons of n distributions over K scores 0, 1, ... need, by name.
 
-    "p", as given: shape (n, K >= 2), scores ascending, perhaps with nan; "below", P(X <= k), shape
-    (n, K); "distances", E|X - t| for t from -R to K + R, where no two lower semideviations differ
-    by more than R, shape (n, K + 2 R + 1); and of shape (n,), by the names of `describe_scores`,
-    "mode", "mean", "median", "first_percentile", "lower_semideviation" and "variance".
+    "scores", shape (K,); "below", P(X <= k) for k from -R - 1 to K - 1, where no two lower
+    semideviations differ by more than R, shape (n, R + 1 + K); and of shape (n,), by the names of
+    `describe_scores`, "mode", "mean", "median", "first_percentile", "lower_semideviation" and
+    "variance". `probabilities` have shape (n, K >= 2), scores ascending, perhaps with nan.
 
     Raises:
         StatisticsError: If the shape is another one.
@@ -78,9 +78,9 @@ def score_table(probabilities: ArrayLike) -> dict[str, Floats]:
     n_scores = p.shape[1]
     # Whole scores are added up without rounding, so that equal modes and medians are ties.
     scores = np.arange(float(n_scores))
-    below = np.cumsum(p, axis=1)
     top = p == p.max(axis=1, keepdims=True)
-    mean = p @ scores
+    # Not by BLAS, whose threads cost more than they save here.
+    mean = np.einsum("nk,k->n", p, scores)
     deviation = scores - mean[:, None]
     square = deviation**2
     variance = np.einsum("nk,nk->n", p, square)
@@ -88,22 +88,15 @@ def score_table(probabilities: ArrayLike) -> dict[str, Floats]:
     lower = np.sqrt(np.einsum("nk,nk,nk->n", p, deviation, deviation))
     known = lower[~np.isnan(lower)]
     reach = math.ceil(np.ptp(known)) if known.size else 0
-    # One step up, the distance grows by the probability that lies below, and falls by the rest.
-    # The first is rounded as the one of 1 - K: it may not depend on the other rows' reach.
-    distances = np.ones((len(p), n_scores + 2 * reach + 1))
-    distances[:, 0] = mean + n_scores - (n_scores - reach)
-    distances[:, 1 : reach + 1] = -1.0
-    np.multiply(below[:, :-1], 2.0, out=distances[:, reach + 1 : reach + n_scores])
-    distances[:, reach + 1 : reach + n_scores] -= 1.0
-    np.cumsum(distances, axis=1, out=distances)
+    below = np.zeros((len(p), reach + 1 + n_scores))
+    own = np.cumsum(p, axis=1, out=below[:, -n_scores:])
     return {
-        "p": p,
+        "scores": scores,
         "below": below,
-        "distances": distances,
-        "mode": (top @ scores) / np.maximum(top.sum(axis=1), 1),
+        "mode": np.einsum("nk,k->n", top, scores) / np.maximum(top.sum(axis=1), 1),
         "mean": mean,
-        "median": _first_above(below, 0.5),
-        "first_percentile": _first_above(below, 0.01),
+        "median": _first_above(own, 0.5),
+        "first_percentile": _first_above(own, 0.01),
         "lower_semideviation": lower,
         "variance": variance,
     }
@@ -121,35 +114,38 @@ def compare_scores(table: Mapping[str, Floats], first: Ints, second: Ints) -> di
 
     All take time proportional to K.
     """
-    n_scores = table["p"].shape[1]
-    support = n_scores - 1
 
     def less(column: Floats) -> Floats:
         result: Floats = column[first] - column[second]
         return result
 
-    p_1, p_2, below_1, below_2 = (
-        column[at] for column in (table["p"], table["below"]) for at in (first, second)
-    )
+    n_scores = len(table["scores"])
     raw, risk = less(table["mean"]), less(table["lower_semideviation"])
     std = np.sqrt(table["variance"][first] + table["variance"][second])
-    # E|X1 - X2 - shift| is linear between two whole shifts, here 0, and those around `risk`.
+    # As a and b, a with the larger lower semideviation; `sign` turns back what that order changes.
+    sign = np.where(risk < 0, -1.0, 1.0)
+    a, b = np.where(risk < 0, second, first), np.where(risk < 0, first, second)
+    ahead, risk = sign * raw, np.abs(risk)
+    below_a, below_b = (table["below"][at, -n_scores:] for at in (a, b))
+    above_a = 1.0 - below_a
+    # E|A - B - t| = 2 E max(0, A - B - t) - E(A - B - t), linear between two whole t.
     whole = np.floor(np.nan_to_num(risk))
-    windows = sliding_window_view(table["distances"], n_scores + 1, axis=1)
-    reach = windows.shape[1] // 2
-    shifted = windows[first, whole.astype(np.int64) + reach]
-    spread = _dot(p_2, table["distances"][first, reach : reach + n_scores])
-    low, high = _dot(p_2, shifted[:, :-1]), _dot(p_2, shifted[:, 1:])
+    windows = sliding_window_view(table["below"], n_scores + 1, axis=1)
+    moved = windows[b, windows.shape[1] - 1 - whole.astype(np.int64)]
+    spread = 2.0 * _dot(below_b, above_a) - ahead
+    low = 2.0 * _dot(moved[:, 1:], above_a) - ahead + whole
+    high = 2.0 * _dot(moved[:, :-1], above_a) - ahead + whole + 1.0
     lowered = low + (risk - whole) * (high - low)
     found = {
         "mode": np.sign(less(table["mode"])),
         "rounded_mean": np.sign(less(np.rint(table["mean"]))),
         "median": np.sign(less(table["median"])),
         "first_percentile": np.sign(less(table["first_percentile"])),
-        "mean": _scaled(raw, spread + std, support),
-        "ram": _scaled(raw - risk, lowered + std, support),
-        "quantile": _higher_quantiles(below_1, below_2) - _higher_quantiles(below_2, below_1),
-        "superiority": _dot(p_1[:, 1:], below_2[:, :-1]) - _dot(p_2[:, 1:], below_1[:, :-1]),
+        "mean": _scaled(raw, spread + std, n_scores - 1),
+        "ram": sign * _scaled(ahead - risk, lowered + std, n_scores - 1),
+        "quantile": sign * _higher_quantiles(below_a, below_b),
+        "superiority": sign
+        * (_dot(below_a[:, 1:], below_b[:, :-1]) - _dot(below_a[:, :-1], below_b[:, 1:])),
     }
     missing = np.isnan(raw)
     return {name: np.where(missing, np.nan, values) for name, values in found.items()}
@@ -182,12 +178,12 @@ def _scaled(difference: Floats, spread: Floats, support: int) -> Floats:
 
 
 def _higher_quantiles(below: Floats, other: Floats) -> Floats:
-    """Share of u at which the first quantile function is above the other, shape (n,).
+    """Share of u at which the first quantile function is above the other, less that at which below.
 
-    Both are given by P(X <= k), shape (n, K): where the other is k, the first is above it for u
-    over its own P(X <= k).
+    Both are given by P(X <= k), shape (n, K). Where the other is k, which it is from P(X < k) on to
+    P(X <= k), the first is above it for u over its own P(X <= k).
     """
-    begins = np.minimum(below, other)
-    np.maximum(begins[:, 1:], other[:, :-1], out=begins[:, 1:])
-    result: Floats = np.subtract(other, begins, out=begins).sum(axis=1)
+    both = np.minimum(below, other)[:, 1:]
+    begins = np.maximum(both, below[:, :-1]) - np.maximum(both, other[:, :-1])
+    result: Floats = np.einsum("nk->n", other - below) + np.einsum("nk->n", begins)
     return result

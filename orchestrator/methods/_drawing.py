@@ -93,10 +93,8 @@ class Drawing(Settings):
     """Strings that end the text."""
     temperature_by_category: Literal["mt_bench", "align_bench"] | dict[str, _Temperature] = Field(
         default_factory=dict,
-        description=(
-            "Temperatures by category, overriding `temperature`: a mapping, or the name of a "
-            "benchmark for the values of its authors."
-        ),
+        description="Temperatures by category, overriding `temperature`: a mapping, or the name "
+        "of a benchmark for the values of its authors.",
     )
 
     @property

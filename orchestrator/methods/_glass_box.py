@@ -182,17 +182,13 @@ class Config(OfAnswersSettings):
     )
     observe: Literal["score", "draw"] = Field(
         "score",
-        description=(
-            "score: a separate scoring pass; draw: log-probabilities returned with the answer, "
-            "for endpoints that cannot score (no features of the vocabulary, bounds only)."
-        ),
+        description="score: a separate scoring pass; draw: log-probabilities returned with the "
+        "answer, for endpoints that cannot score (no features of the vocabulary, bounds only).",
     )
     features: tuple[Literal["vocabulary", "attention", "code"], ...] = Field(
         ("vocabulary",),
-        description=(
-            "Features in addition to those of the answer's own tokens: vocabulary (entropy, "
-            "variance), attention, code (as in the released code)."
-        ),
+        description="Features in addition to those of the answer's own tokens: vocabulary "
+        "(entropy, variance), attention, code (as in the released code).",
     )
     alternatives: int = Field(
         0, ge=0, description="Most likely tokens to list, for bounds on the entropy; 0 for none."

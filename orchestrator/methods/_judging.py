@@ -65,10 +65,8 @@ class JudgeSettings(LedSettings):
         1,
         ge=1,
         le=1000,
-        description=(
-            "Number of reasonings to sample with chain_of_thought; their distributions are "
-            "averaged."
-        ),
+        description="Number of reasonings to sample with chain_of_thought; their distributions are "
+        "averaged.",
     )
 
     @model_validator(mode="after")

@@ -29,11 +29,9 @@ class LedSettings(OfAnswersSettings):
     prefix: str = Field(
         "",
         max_length=500,
-        description=(
-            "Beginning of the judge's reply, which the label continues, such as 'My verdict: [['; "
-            "with chain_of_thought it follows the reasons. Needs a server that goes on from a "
-            "begun reply. Default: none."
-        ),
+        description="Beginning of the judge's reply, which the label continues, such as 'My "
+        "verdict: [['; with chain_of_thought it follows the reasons. Needs a server that goes on "
+        "from a begun reply. Default: none.",
     )
     system: str = Field(
         "", description="System prompt of the judge, before that of its model. Default: none."

@@ -59,10 +59,8 @@ class RewritingSettings(OfAnswersSettings):
 
     preset: Literal["acl_findings", "submission"] = Field(
         "acl_findings",
-        description=(
-            "acl_findings or submission (version 1 of the paper): provides defaults of answer, "
-            "revision and deltas for the kind of dataset."
-        ),
+        description="acl_findings or submission (version 1 of the paper): provides defaults of "
+        "answer, revision and deltas for the kind of dataset.",
     )
     answer: Drawing = Field(
         Drawing.model_validate(PRESETS["acl_findings"]["answer"]),
@@ -77,11 +75,9 @@ class RewritingSettings(OfAnswersSettings):
     )
     prompt: TemplateText = Field(
         "refinement",
-        description=(
-            "Prompt for a rewriting: refinement (the paper's), refinement_code, translation_code "
-            "(of the released code), simple (appendix C), compact (bundled models), or a Jinja "
-            "template (or a .j2 file) with prompt and answer."
-        ),
+        description="Prompt for a rewriting: refinement (the paper's), refinement_code, "
+        "translation_code (of the released code), simple (appendix C), compact (bundled models), "
+        "or a Jinja template (or a .j2 file) with prompt and answer.",
     )
 
     @model_validator(mode="before")

@@ -136,10 +136,8 @@ class Config(OfAnswersSettings):
 
     length_control: LengthControl | None = Field(
         None,
-        description=(
-            "Difficulties of the instructions, needed for the length-controlled win rate. They "
-            "do not affect requests or rows."
-        ),
+        description="Difficulties of the instructions, needed for the length-controlled win rate. "
+        "They do not affect requests or rows.",
     )
 
     @model_validator(mode="after")

@@ -20,16 +20,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.judgment.verdicts import (
-    NUMBER,
-    Match,
-    Reading,
-    Winner,
-    agreed,
-    matched,
-    number,
-    on_scale,
-)
+from orchestrator.judgment import verdicts
 from orchestrator.methods._drawing import permanent
 from orchestrator.methods._harness import (
     COMPACT,
@@ -45,47 +36,47 @@ from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box import FIRST_LINE, selfeval
 
 _BEFORE_RATING: Final = "Rating: [["
-_RATING = re.compile(rf"Rating: \[\[\s{{0,4}}({NUMBER})\s{{0,4}}\]\]")
-_FIRST_LINE = re.compile(rf"\s{{0,8}}({NUMBER})(?=[ \t]{{0,8}}(?:\r?\n|\Z))")
-_DECISIONS: Final[dict[str, Winner]] = {"Response 1": "A", "Response 2": "B", "Tie": "tie"}
+_RATING = re.compile(rf"Rating: \[\[\s{{0,4}}({verdicts.NUMBER})\s{{0,4}}\]\]")
+_FIRST_LINE = re.compile(rf"\s{{0,8}}({verdicts.NUMBER})(?=[ \t]{{0,8}}(?:\r?\n|\Z))")
+_DECISIONS: Final[dict[str, verdicts.Winner]] = {"Response 1": "A", "Response 2": "B", "Tie": "tie"}
 # In any case of ASCII letters; other letters have no such case.
 _DECISION = re.compile(rf"final decision is \s*+(?ai:({'|'.join(_DECISIONS)}))?")
 
 
-def _ratings(text: str) -> list[Match]:
+def _ratings(text: str) -> list[verdicts.Match]:
     """Every "Rating: [[x]]" of a critique; none where an unfinished one is the last."""
-    found = [*map(number, _RATING.finditer(text))]
+    found = [*map(verdicts.number, _RATING.finditer(text))]
     return found if found and text.rfind(_BEFORE_RATING) == found[-1].start else []
 
 
-def _winners(text: str) -> list[Match]:
+def _winners(text: str) -> list[verdicts.Match]:
     """Every decision after a "final decision is"; none where the last of these has none."""
     announced = list(_DECISION.finditer(text))
     if not announced or announced[-1][1] is None:
         return []
     named = [one for one in announced if one[1] is not None]
-    return [matched(one, _DECISIONS[one[1].capitalize()]) for one in named]
+    return [verdicts.matched(one, _DECISIONS[one[1].capitalize()]) for one in named]
 
 
-def read_rating(text: str) -> Reading:
+def read_rating(text: str) -> verdicts.Reading:
     """The rating of a text whose first line is to hold nothing else, as in the glass-box paper."""
-    found = _FIRST_LINE.match(text)
-    return on_scale(agreed(text, [] if found is None else [number(found)]), 1.0, 10.0)
+    found = [*map(verdicts.number, filter(None, [_FIRST_LINE.match(text)]))]
+    return verdicts.on_scale(verdicts.agreed(text, found), 1.0, 10.0)
 
 
-def _last(found: list[Match]) -> Match | None:
+def _last(found: list[verdicts.Match]) -> verdicts.Match | None:
     return found[-1] if found else None
 
 
 RATING: Final = Format(
-    lambda text: on_scale(agreed(text, _ratings(text), at=-1), 1.0, 10.0),
+    lambda text: verdicts.on_scale(verdicts.agreed(text, _ratings(text), at=-1), 1.0, 10.0),
     TEN,
     RATINGS,
     lambda text: _last(_ratings(text)),
     {"auto_j": 0.0, "selfeval": 5.0},
 )
 DECISION: Final = Format(
-    lambda text: agreed(text, _winners(text), at=-1),
+    lambda text: verdicts.agreed(text, _winners(text), at=-1),
     tuple(_DECISIONS),
     PAIR,
     lambda text: _last(_winners(text)),

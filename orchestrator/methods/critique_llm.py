@@ -18,16 +18,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.judgment.verdicts import (
-    NUMBER,
-    Match,
-    Winner,
-    agreed,
-    first_named,
-    matched,
-    number,
-    on_scale,
-)
+from orchestrator.judgment import verdicts
 from orchestrator.methods._harness import (
     COMPACT,
     PAIR,
@@ -40,44 +31,44 @@ from orchestrator.methods._harness import (
 from orchestrator.plugin import Item
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 
-LABELS: Final[dict[str, Winner]] = {"助手1": "A", "助手2": "B", "质量相当": "tie"}
+LABELS: Final[dict[str, verdicts.Winner]] = {"助手1": "A", "助手2": "B", "质量相当": "tie"}
 _LABEL = re.compile(rf"{{'综合比较结果': '({'|'.join(LABELS)})'}}")
 # In this order, as published; the first that is found anywhere counts.
 _BEFORE: Final = ("'综合得分': ", "综合得分: ", "综合得分\uff1a")
-_SCORES = tuple(re.compile(f"{before}({NUMBER})") for before in _BEFORE)
+_SCORES = tuple(re.compile(f"{before}({verdicts.NUMBER})") for before in _BEFORE)
 # Reads 100 as 10 and 0.5 as 0.
 _SCORE_AS_PUBLISHED = re.compile(r"(?:0|10)(?:\.0*+)?|\d(?:\.\d*+)?")
 
 
-def published_rating(text: str) -> Match | None:
+def published_rating(text: str) -> verdicts.Match | None:
     """The first score in a critique by the released code's order of forms, 0..10."""
     found = next(filter(None, (pattern.search(text) for pattern in _SCORES)), None)
     if found is None:
         return None
     read = _SCORE_AS_PUBLISHED.match(text, found.start(1))
-    return number(found)._replace(value=None if read is None else float(read.group()))
+    return verdicts.number(found)._replace(value=None if read is None else float(read.group()))
 
 
-def _ratings(text: str) -> list[Match]:
-    return [number(one) for pattern in _SCORES for one in pattern.finditer(text)]
+def _ratings(text: str) -> list[verdicts.Match]:
+    return [verdicts.number(one) for pattern in _SCORES for one in pattern.finditer(text)]
 
 
-def _winners(text: str) -> list[Match]:
-    return [matched(one, LABELS[one[1]]) for one in _LABEL.finditer(text)]
+def _winners(text: str) -> list[verdicts.Match]:
+    return [verdicts.matched(one, LABELS[one[1]]) for one in _LABEL.finditer(text)]
 
 
 SCORE: Final = Format(
-    lambda text: on_scale(agreed(text, _ratings(text)), 0.0, 10.0),
+    lambda text: verdicts.on_scale(verdicts.agreed(text, _ratings(text)), 0.0, 10.0),
     ("0", *TEN),
     (0.0, *RATINGS),
     published_rating,
     {"critique_llm": 5.0},
 )
 LABEL: Final = Format(
-    lambda text: agreed(text, _winners(text)),
+    lambda text: verdicts.agreed(text, _winners(text)),
     tuple(LABELS),
     PAIR,
-    lambda text: first_named(_winners(text), LABELS),
+    lambda text: verdicts.first_named(_winners(text), LABELS),
 )
 
 WHERE: Final = (

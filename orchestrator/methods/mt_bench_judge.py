@@ -26,18 +26,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orchestrator.judgment.verdicts import (
-    AMBIGUOUS,
-    NUMBER,
-    Match,
-    Reading,
-    Winner,
-    agreed,
-    first_named,
-    matched,
-    number,
-    on_scale,
-)
+from orchestrator.judgment import verdicts
 from orchestrator.methods._drawing import pairs_by_judge, permanent, with_baseline
 from orchestrator.methods._harness import (
     COMPACT,
@@ -52,43 +41,44 @@ from orchestrator.plugin import Combination, Item, ModelName
 from orchestrator.prompts.files import ONLY, Wording, wordings_from
 from orchestrator.prompts.glass_box import GPT
 
-_RATING = re.compile(rf"\[\[({NUMBER})\]\]")
-_SINGLE = re.compile(rf"\[({NUMBER})\]")
-_ANNOUNCED = re.compile(rf"(?i:\b(?:rating|score)(?: is)?)[\s:*_=]{{1,4}}\[({NUMBER})\]")
-_WINNERS: Final[dict[str, Winner]] = {"A": "A", "B": "B", "C": "tie"}
+_RATING = re.compile(rf"\[\[({verdicts.NUMBER})\]\]")
+_SINGLE = re.compile(rf"\[({verdicts.NUMBER})\]")
+_ANNOUNCED = re.compile(rf"(?i:\b(?:rating|score)(?: is)?)[\s:*_=]{{1,4}}\[({verdicts.NUMBER})\]")
+_WINNERS: Final[dict[str, verdicts.Winner]] = {"A": "A", "B": "B", "C": "tie"}
 _WINNER = re.compile(r"\[\[([ABC])\]\]")
 
 
-def published_rating(text: str) -> Match | None:
+def published_rating(text: str) -> verdicts.Match | None:
     """The rating that FastChat reads: the first `[[x]]`, else the first `[x]`, of any range."""
     found = _RATING.search(text) or _SINGLE.search(text)
-    return None if found is None else number(found)
+    return None if found is None else verdicts.number(found)
 
 
-def read_rating(text: str) -> Reading:
+def read_rating(text: str) -> verdicts.Reading:
     """The one rating in a text: `[[x]]`, else an announced `[x]` or nothing but `[x]`."""
-    found = [*map(number, _RATING.finditer(text))] or [*map(number, _ANNOUNCED.finditer(text))]
+    read = [*_RATING.finditer(text)] or _ANNOUNCED.finditer(text)
+    found = [*map(verdicts.number, read)]
     if not found and (cited := _SINGLE.search(text)):
         if cited.group() != text.strip():
             said = f"has no [[rating]]; {cited.group()} may be a citation"
-            return Reading(cause=AMBIGUOUS, message=said)
-        found = [number(cited)]
-    return on_scale(agreed(text, found), 1.0, 10.0)
+            return verdicts.Reading(cause=verdicts.AMBIGUOUS, message=said)
+        found = [verdicts.number(cited)]
+    return verdicts.on_scale(verdicts.agreed(text, found), 1.0, 10.0)
 
 
-def _winners(text: str) -> list[Match]:
-    return [matched(one, _WINNERS[one[1]]) for one in _WINNER.finditer(text)]
+def _winners(text: str) -> list[verdicts.Match]:
+    return [verdicts.matched(one, _WINNERS[one[1]]) for one in _WINNER.finditer(text)]
 
 
 RATING: Final = Format(
     read_rating, TEN, RATINGS, published_rating, {"fastchat": -1.0}, dropped=-1.0
 )
 WINNER: Final = Format(
-    lambda text: agreed(text, _winners(text)),
+    lambda text: verdicts.agreed(text, _winners(text)),
     tuple(_WINNERS),
     PAIR,
     # "[[A]]" is looked for before "[[B]]" before "[[C]]", wherever they stand.
-    lambda text: first_named(_winners(text), _WINNERS),
+    lambda text: verdicts.first_named(_winners(text), _WINNERS),
 )
 
 WHERE: Final = (

@@ -75,17 +75,13 @@ class Config(OfAnswersSettings):
     baseline: float | None = Field(
         None,
         lt=1,
-        description=(
-            "Similarity of unrelated texts, used to rescale the similarities shown; votes do "
-            "not depend on it."
-        ),
+        description="Similarity of unrelated texts, used to rescale the similarities shown; votes "
+        "do not depend on it.",
     )
     families: Mapping[str, str] = Field(
         {},
-        description=(
-            "Family of each model, for the tables on family bias; a model not listed is its "
-            "own family."
-        ),
+        description="Family of each model, for the tables on family bias; a model not listed is "
+        "its own family.",
     )
     elo_orders: int = Field(
         1000,

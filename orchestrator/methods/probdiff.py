@@ -58,10 +58,8 @@ class Config(RewritingSettings):
         1,
         ge=1,
         le=100,
-        description=(
-            "Number of rewritings of each answer, over which d is averaged; more than one need a "
-            "`revision` at a temperature above 0."
-        ),
+        description="Number of rewritings of each answer, over which d is averaged; more than one "
+        "need a `revision` at a temperature above 0.",
     )
 
     @model_serializer(mode="wrap")

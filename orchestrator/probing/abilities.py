@@ -103,7 +103,7 @@ Example: TypeAlias = ChooseAsk | GenerateAsk | RewardAsk
 _SHOWN: Final = 5
 _BEGUN: Final = (
     "a server that goes on from a begun answer: vLLM, SGLang, llama.cpp or embedded, or an "
-    "endpoint with continue_final_message: true in its settings"
+    "endpoint that takes `backend: {kind: openai, continue_final_message: true}`"
 )
 _SHORTER: Final = (
     "shorter labels (`labels: two` of pairwise_ranking, scores of one digit), or a server that "

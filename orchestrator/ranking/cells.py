@@ -127,6 +127,12 @@ def plain_mean(values: pl.Series) -> float | None:
     return found if isinstance(found, float) else None
 
 
+def entropy(column: str) -> pl.Expr:
+    """Return -sum_k p_k ln p_k of each list; a label without probability adds nothing."""
+    share = pl.element()
+    return -pl.col(column).list.eval(pl.when(share > 0).then(share * share.log())).list.sum()
+
+
 def means_by_model(
     context: Context, rows: pl.DataFrame, oriented: Mapping[str, int]
 ) -> list[list[Cell]]:

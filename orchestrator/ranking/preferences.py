@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from orchestrator import numbers
 from orchestrator.clusters import CLUSTER, OVER, codes, n_distinct, prompt_words
@@ -390,8 +391,10 @@ def rates_table(found: Preferences, context: Context, key: str, judge: str) -> T
     """Win rate, ties and Bradley-Terry rating of each model by each estimator."""
     summed, level = found.sides().summing(), context.confidence_level
     columnar.give_back()
+    sides = (found.rows["model_a"], found.rows["model_b"])
+    members = [((sides[0] == one) | (sides[1] == one)).to_numpy() for one in found.models()]
     names = (SOFT, *found.estimators)
-    rows = [line for name in names for line in _rate_lines(found, name, summed, level)]
+    rows = [line for name in names for line in _rate_lines(found, name, members, summed, level)]
     notes = [
         f"{SOFT_WORD}: mean of P(higher score) + P(equal)/2; the others count decisions, a tie as "
         "half a win",
@@ -426,18 +429,21 @@ def _wins(found: Preferences, name: str) -> Floats:
 
 
 def _rate_lines(
-    found: Preferences, name: str, summed: Callable[[Floats], PromptSums], level: float
+    found: Preferences,
+    name: str,
+    members: Sequence[NDArray[np.bool_]],
+    summed: Callable[[Floats], PromptSums],
+    level: float,
 ) -> list[list[Cell]]:
-    """One line a model by an estimator, or by `SOFT`; best first."""
+    """One line a model by an estimator, or by `SOFT`, best first; `members` are pairs with each."""
     wins = np.clip(found.values(SOFT), 0.0, 1.0) if name == SOFT else _wins(found, name)
-    sums, models, pairs = summed(wins), found.models(), found.rows
+    sums, models = summed(wins), found.models()
     ties = wins == 0.5
     del wins
     rated = rate(sums, models, confidence_level=level)
     rates = mean_preferences(sums, level)
     lines: list[tuple[float, list[Cell]]] = []
-    for at, model in enumerate(models):
-        of_model = ((pairs["model_a"] == model) | (pairs["model_b"] == model)).to_numpy()
+    for at, (model, of_model) in enumerate(zip(models, members, strict=True)):
         value = float(rated.values[at])
         ranks = numbers.rank(int(rated.rank_low[at]), int(rated.rank_high[at]))
         lines.append(

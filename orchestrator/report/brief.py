@@ -115,6 +115,7 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     trust: Trusts | None = None,
     settings: Mapping[str, Any] | None = None,
     failures: Sequence[FailureCount] = (),
+    stopping: str = "",
 ) -> Brief:
     """Put a run in brief.
 
@@ -129,7 +130,8 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
         cost: Resources used.
         trust: Verdicts on the judges of each method, by its name.
         settings: The resolved recipe.
-        failures: Requests that failed, by model and cause.
+        failures: What fails now, by the model to blame and the cause.
+        stopping: Why the last call stopped early; empty if it did not.
     """
     settings = settings or {}
     run = in_command(run)
@@ -140,6 +142,8 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
     found = brief_rankings.questions(rankings, exact_match or {})
     found += brief_measures.questions(measured, trust or {}, level)
     unmade = [note for table in tables if not table.columns for note in table.notes]
+    given = [name for name, of in (settings.get("models") or {}).items() if "answers" in of]
+    judges = {one for of in settings.get("methods") or () for one in of.get("judges") or ()}
     questions, advice = [], []
     told: set[frozenset[str]] = set()
     for one in found:
@@ -157,25 +161,21 @@ def brief(  # noqa: PLR0913 (the parts of a run, by keyword)
             checks += tuple(of_style(tables, one.source))
         questions.append(msgspec.structs.replace(one, detail=detail, checks=checks))
         advice.append(tried)
-    shares = (exact_match or {}).values()
-    is_checked = any(share is not None for share in shares)
+    is_checked = any(share is not None for share in (exact_match or {}).values())
     is_checked |= any("labels" in one for one in settings.get("analyses") or ())
-    models = (settings.get("models") or {}).items()
-    given = [name for name, model in models if "answers" in model]
     steps = [
-        *_advice(run, completeness or Completeness(), failures, notes, given),
+        *_advice(run, completeness or Completeness(), failures, notes, given, judges, stopping),
         *_of_answers(run, questions, advice, rankings, measured, is_checked=is_checked),
     ]
     has_results = bool(rankings or tables)
     incomplete = "" if completeness is None else completeness.words(has_results=has_results)
-    silence = _TABLES_ALONE if has_results else _NO_RESULTS
     answered = {question.source for question in questions}
     first = {one.source: one for one in reversed(tables) if one.columns}
     return Brief(
         name=name,
         incomplete=incomplete,
         questions=tuple(questions),
-        silence="" if questions else silence,
+        silence="" if questions else _TABLES_ALONE if has_results else _NO_RESULTS,
         tables=tuple(one for of, one in reversed(first.items()) if of not in answered),
         checks=tuple(_checks(completeness, [*notes, *unmade])),
         next_steps=tuple(dict.fromkeys(steps)),
@@ -199,67 +199,78 @@ def _checks(completeness: Completeness | None, notes: Sequence[str]) -> list[Che
 # which they are to be mended, and none without its cause. Every format shows these.
 
 CUT: Final = "answers cut by max_tokens"
-"""How the note on such answers begins."""
-_REMEDIES: Final = {
-    "refused": "Start the server of ",
-    "unreachable": "Start the server of ",
-    "dead_server": "Start the server of ",
-    "unauthorised": "Set a key that the endpoint accepts (`api_key_env`) for ",
-    "no_credit": "Add credit to the account of ",
-    "not_found": "Correct the name or the address of ",
-    "redirected": "Correct the address (`base_url`) of ",
-    "rate_limited": "Wait, or lower `limits.requests_per_minute`, for ",
-    "timeout": "Raise `limits.timeout_s`, or lower `limits.max_in_flight`, of ",
-    "no_logprobs": "Use a server that returns log-probabilities for ",
-}
-"""What to do about a failure, before the models that it was met with, by its cause."""
+THINKING: Final = "answers that hold the model's thinking"
+"""How the notes on such answers begin."""
 _WITHHELD: Final = "Change the prompts whose answers are withheld, or use another server, for "
-_AGAIN: Final = "; then run the same command again."
-_REPLIES: Final = (
+_REMEDIES: Final = (
+    ("refused unreachable dead_server", "", "Start the server of "),
+    ("unauthorised", "", "Set a key that the endpoint accepts (`api_key_env`) for "),
+    ("no_credit", "", "Add credit to the account of "),
+    ("not_found", "", "Correct the name or the address of "),
+    ("redirected", "", "Correct the address (`base_url`) of "),
+    ("rate_limited", "", "Wait, or lower `limits.requests_per_minute`, for "),
+    ("timeout", "", "Raise `limits.timeout_s`, or lower `limits.max_in_flight`, of "),
+    ("no_logprobs", "candidate", "Set `backend: {kind: openai, logprobs: false}` (texts only) of "),
+    ("no_logprobs", "", "Use a server that returns log-probabilities for "),
     ("no_answer", "wrote no answer", "Allow more `max_tokens`, or less reasoning, for "),
     ("no_answer", "within max_tokens", "Allow more `max_tokens` for "),
-    ("no_answer", "withheld", _WITHHELD),
     ("no_answer", "a refusal came", _WITHHELD),
-    ("no_answer", "given", "Complete the answers that are given for "),
+    ("no_answer", "given: ", "Complete the answers that are given for "),
+    ("no_answer moderation", "withheld", _WITHHELD),
     ("moderation", "", _WITHHELD),
     ("too_long", "", "Serve a longer context, or shorten the prompts, for "),
+    ("unparseable", "", "Mend or replace the server, or its gateway, of "),
 )
-"""The same of failures that are kept: their cause, what their message says, what to do."""
+"""What to do about a cause, before the models to blame, if role and message hold a text."""
+_AGAIN: Final = "; then run the same command again."
 
 
-def _advice(
+def _advice(  # noqa: PLR0913 (the parts of a run)
     run: str,
     completeness: Completeness,
     failures: Sequence[FailureCount],
     notes: Sequence[str],
     given: Collection[str],
+    judges: Collection[str],
+    stopping: str,
 ) -> Iterator[Phrase]:
     """Yield what to do before anything else is concluded: servers, keys, units without a row.
 
     The answers of the models in `given` are read from a file.
     """
     see = f"`orchestrator view {run} --open --items 'where=failed>0'`"
-    met: dict[tuple[str, str], dict[str, None]] = {}
+    met: dict[tuple[str, str, str], dict[str, None]] = {}
     for one in failures if completeness.left or completeness.failed else ():
-        remedy, again = _REMEDIES.get(one.cause, ""), _AGAIN
-        if not remedy and completeness.failed:
-            about = (one.cause, *(["given"] if one.model in given else [one.last_message]))
-            ways = (way for cause, part, way in _REPLIES if cause == about[0] and part in about[1])
-            remedy = next(ways, "")
+        is_given, again = one.model in given, _AGAIN
+        role = "given" if is_given else "judge" if one.model in judges else "candidate"
+        said = role + ": " + one.last_message * (not is_given)
+        ways = (way for of, part, way in _REMEDIES if one.cause in of.split() and part in said)
+        if one.permanent and not is_given:
             again = f"; then run again with `--retry {one.cause}`. What failed: {see}."
-        if remedy:
-            met.setdefault((remedy, again), {})[one.model] = None
-    for (remedy, again), models in met.items():
-        yield phrase(remedy, names([*models]), again)
-    if completeness.left and not any(again == _AGAIN for _, again in met):
-        n = numbers.counted(completeness.left, "unit")
+        if one.model and (remedy := next(ways, "")):
+            why = f": {one.last_message}" * (one.cause == "unparseable")
+            met.setdefault((remedy, why, again), {})[one.model] = None
+    n = numbers.counted(completeness.left, "unit")
+    if limit := completeness.left and re.match(r"budget\.\w+", stopping):
+        yield phrase(f"Raise `{limit[0]}`, which stopped the run{_AGAIN[:-1]} to finish {n}.")
+    for (remedy, why, again), models in met.items():
+        yield phrase(remedy, names([*models]), Quote(why), again)
+    if completeness.left and not limit and not any(again == _AGAIN for *_, again in met):
         yield phrase(f"Run the same command again to finish {n}.")
     elif completeness.failed and not met:
         yield phrase(f"See why {numbers.counted(completeness.failed, 'unit')} failed: {see}.")
-    if cut := next((note for note in notes if note.startswith(CUT)), ""):
-        parts = cut.rpartition(": ")[2].split(", ")
-        if which := ", ".join(one for one in parts if one.split()[0] not in given):
-            yield phrase("Raise `max_tokens` of the answers that were cut: ", Quote(which), ".")
+    if which := _said(CUT, notes, given):
+        yield phrase("Raise `max_tokens` of the answers that were cut: ", Quote(which), ".")
+    if which := _said(THINKING, notes, given):
+        start = "Set `thinking`, or a reasoning parser (see the note), for thinking in answers: "
+        yield phrase(start, Quote(which), _AGAIN)
+
+
+def _said(start: str, notes: Sequence[str], without: Collection[str] = ()) -> str:
+    """Return the models that the note with this start is about, with their numbers of answers."""
+    note = next((note for note in notes if note.startswith(start)), "").partition("; ")[0]
+    parts = note.rpartition(": ")[2].split(", ")
+    return ", ".join(one for one in parts if one and one.split()[0] not in without)
 
 
 def _of_answers(
@@ -300,28 +311,25 @@ def _more_words(
     found: Question, rankings: Sequence[RankingAnalysis], tables: Sequence[Table]
 ) -> Iterator[Phrase]:
     """Yield how many prompts would tell the first model from the next that may be as good."""
+    first = found.standings[0].model
     pairs = [
-        (pair.better, pair.worse, pair.difference, pair.low, pair.level, one.n_clusters)
+        (pair.better, pair.worse, pair.difference, pair.low, one.n_clusters, pair)
         for one in rankings
         if (one.source, one.judge) == (found.source, found.judge)
         for pair in one.pairs
-        if not pair.resolvable
-    ]
-    pairs += [
-        (pair.higher, pair.lower, cell.value, cell.low, pair.level, cell.n_clusters or cell.n or 0)
+    ] + [
+        (one.higher, one.lower, cell.value, cell.low, cell.n_clusters or cell.n or 0, one)
         for table in tables
-        if table.source == found.source
-        for one in table.comparisons
-        if one.judge in ("", found.judge)
-        for pair in one.pairs
-        if not pair.resolvable
-        for cell in (pair.difference,)
+        for of in table.comparisons
+        if table.source == found.source and of.judge in ("", found.judge)
+        for one in of.pairs
+        for cell in (one.difference,)
     ]
-    first = found.standings[0].model
-    for above, below, difference, low, level, n in pairs:
+    for above, below, difference, low, n, pair in pairs:
         # Of two that are equal here, more prompts are no plan.
-        if first not in (above, below) or difference == 0.0:
+        if pair.resolvable or first not in (above, below) or difference == 0.0:
             continue
+        level = pair.level
         other = below if first == above else above
         start = phrase("More prompts to tell ", Name(first), " from ", Name(other))
         if difference is None or low is None or level is None:

@@ -22,7 +22,6 @@ _EXPECTED = "expected"
 _MODEL = "model"
 _JUDGE = "judge"
 
-
 _Cells = Mapping[str, Measured]
 """The measure of each model, or score."""
 

@@ -37,7 +37,6 @@ from orchestrator.tables import counted_words
 
 MEASURE: Final = "rating (Elo scale)"
 _ONE: Final = "the judge"
-_MAX_MESSAGE: Final = 160
 
 
 def questions(
@@ -237,21 +236,17 @@ def _checks(
     if analysis.judge is None:
         yield from _agreement(among)
     if analysis.n_units:
-        message = analysis.failures[0].message if analysis.failures else ""
-        n_missing = analysis.n_units - analysis.n_judged
-        example = (message or "")[:_MAX_MESSAGE]
+        n_missing, said = analysis.n_units - analysis.n_judged, analysis.failures[:1]
+        example = "".join(f"{one.message[:160]}{'…' * bool(one.message[160:])}" for one in said)
         yield missing_check(n_missing, analysis.n_units, analysis.trust, example)
     if analysis.approximate:
         text = f"{few_words(analysis)}."
         yield Check("sample", phrase(text), is_doubtful=True)
     by_mode = analysis.agreement.kendall_tau
     if by_mode is not None and not analysis.warning:
-        text = "reading only the likeliest label gives the same order of the models."
-        if by_mode < 1.0:
-            text = (
-                "reading only the likeliest label gives another order of the models "
-                f"(Kendall's tau {by_mode:.2f})."
-            )
+        order = "another" if by_mode < 1.0 else "the same"
+        tau_shown = f" (Kendall's tau {by_mode:.2f})" * (by_mode < 1.0)
+        text = f"reading only the likeliest label gives {order} order of the models{tau_shown}."
         yield Check("reading", phrase(text), by_mode < 1.0)
     ratings = {one.model: one.rating for one in analysis.ratings if one.rating is not None}
     shares = {model: share for model, share in exact_match.items() if share is not None}
@@ -279,7 +274,7 @@ def _by_judge(analysis: RankingAnalysis) -> Iterator[Check]:
         text = (
             "no two different answers to see it by."
             if math.isnan(same.value)
-            else f"same decision in both orders for {shown}; bias for the answer shown first "
+            else f"same verdict or tie in both orders for {shown}; bias for the answer shown first "
             f"{signed}."
         )
         # Each pair is read in both orders, so that a bias which decides few of them cancels.
@@ -304,9 +299,7 @@ def _agreement(among: Sequence[RankingAnalysis]) -> Iterator[Check]:
     if not known or not firsts:
         return
     most = max(dict.fromkeys(firsts), key=firsts.count)
-    spread = (
-        f"{min(known):.2f}" if min(known) == max(known) else f"{min(known):.2f} to {max(known):.2f}"
-    )
+    spread = " to ".join(dict.fromkeys(f"{tau:.2f}" for tau in (min(known), max(known))))
     yield Check(
         "judges",
         phrase(

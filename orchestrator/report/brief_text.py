@@ -74,25 +74,18 @@ _SHORT: Final = _Limits(models=10, questions=4, checks=6, cautions=2)
 _TERSE: Final = _SHORT._replace(spelt=False, terse=True)
 _ALL: Final = _Limits(10**9, 10**9, 10**9, 10**9, pairs=True)
 
-# From the longest layout to the shortest; the first that fits the screen is shown. Tables of
-# methods are given up first, then names of pairs, lines of checks that passed, and what is said
-# twice; at last fewer of everything.
+# From the longest to the shortest; the first that fits is shown. Given up are first tables of
+# methods, then names of pairs, lines of checks that passed, what is said twice; at last of all.
 _LAYOUTS: Final = (
-    _FULL._replace(tables=4),
-    _FULL._replace(tables=2),
-    _FULL._replace(tables=1),
+    *(_FULL._replace(tables=n) for n in (4, 2, 1)),
     _MIDDLE._replace(tables=1),
-    _FULL,
-    _MIDDLE,
-    _SHORT,
-    _FULL._replace(spelt=False),
-    _SHORT._replace(spelt=False),
+    *(_FULL, _MIDDLE, _SHORT),
+    *(one._replace(spelt=False) for one in (_FULL, _SHORT)),
     _TERSE._replace(cautions=1),
-    _TERSE._replace(models=8, questions=3, checks=4, cautions=0),
-    _TERSE._replace(models=6, questions=2, checks=3, cautions=0),
-    _TERSE._replace(models=5, questions=1, checks=2, cautions=0),
-    _TERSE._replace(models=4, questions=1, checks=1, cautions=0),
-    _TERSE._replace(models=3, questions=0, checks=1, cautions=0),
+    *(
+        _TERSE._replace(models=models, questions=questions, checks=checks, cautions=0)
+        for models, questions, checks in ((8, 3, 4), (6, 2, 3), (5, 1, 2), (4, 1, 1), (3, 0, 1))
+    ),
     _TERSE._replace(models=3, questions=0, checks=0, cautions=0),
 )
 
@@ -271,14 +264,11 @@ class _Shown:
     def checks(self, checks: Sequence[Check], limits: _Limits) -> Iterator[RenderableType]:
         """The checks beside their subjects; where not all fit, doubtful ones first."""
         page = self._page
-        passed: Sequence[Check] = ()
-        if not limits.spelt:
-            passed = [check for check in checks if check.about and not check.is_doubtful]
-            checks = [check for check in checks if check not in passed]
-        kept = checks
-        if len(checks) > limits.checks:
-            first = sorted(range(len(checks)), key=lambda at: (not checks[at].is_doubtful, at))
-            kept = [checks[at] for at in sorted(first[: limits.checks])]
+        shorts = () if limits.spelt else checks
+        passed = [check for check in shorts if check.about and not check.is_doubtful]
+        checks = [check for check in checks if check not in passed]
+        first = sorted(range(len(checks)), key=lambda at: (not checks[at].is_doubtful, at))
+        kept = [checks[at] for at in sorted(first[: limits.checks])]
         table = RichTable.grid(padding=(0, _GAP, 0, 0))
         for about, group in groupby(kept, key=lambda check: check.about):
             for place, check in enumerate(group):

@@ -206,7 +206,7 @@ def _unit_parts(page: Page, progress: Progress, n_left: int) -> list[Text | str]
 
 def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
     ended = sum(model.done + model.failed for model in progress.models)
-    least = "at least " * (progress.at_least and ended > 0)
+    bound = progress.bound * (ended > 0)
     tokens = zip(tokens_of(progress.models), ("tokens in", "out"), strict=True)
     named = (
         (progress.asks_found, "found in the store"),
@@ -221,11 +221,11 @@ def _request_parts(page: Page, progress: Progress) -> list[Text | str]:
             for run, n in progress.asks_copied.items()
         ),
         *joined,
-        *(f"{least}{numbers.compact(n)} {what}" for n, what in tokens if n is not None),
+        *(f"{numbers.known(n, bound)} {what}" for n, what in tokens if n is not None),
     ]
     if progress.elapsed_s > 0 and ended and progress.requests_sent:
         parts.append(f"{numbers.speed(ended / progress.elapsed_s)} requests/s")
-    spent = numbers.spent(progress.money, at_least=progress.at_least)
+    spent = numbers.spent(progress.money, progress.bound)
     return [*parts, *(f"{said} in all calls" for said in spent)]
 
 

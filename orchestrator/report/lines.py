@@ -119,7 +119,7 @@ class PlainPainter(Display):
         parts = [*unit_parts(progress), *rate_parts(self._pace.rates())]
         if not (progress.stopping or progress.paused):
             parts.append(f"ETA {numbers.duration(self._pace.eta_s())}")
-        parts += numbers.spent(progress.money, at_least=progress.at_least)
+        parts += numbers.spent(progress.money, progress.bound)
         asked = [model for model in progress.models if model.state != "idle"]
         shown = foremost(asked, _MAX_MODELS)
         parts += map(self._model, shown)

@@ -197,7 +197,7 @@ def _above(page: Page, title: str, progress: Progress, pace: Pace) -> Iterator[T
         sent.append(f"{numbers.count(sum(progress.asks_copied.values()))} copied")
     if progress.asks_joined:
         sent.append(f"{numbers.count(progress.asks_joined)} joined")
-    sent += numbers.spent(progress.money, at_least=progress.at_least)
+    sent += numbers.spent(progress.money, progress.bound)
     yield from page.flow(sent, style=FAINT)
     stages: list[Text | str] = []
     for stage in progress.stages if len(progress.stages) > 1 else ():
@@ -257,14 +257,17 @@ def _bar(page: Page, progress: Progress) -> Text:
     done = progress.units_done - progress.units_failed
     cells: list[int] = []
     sum_before = 0
-    for part in (progress.units_stored, done, progress.units_failed):
+    left = total - progress.units_stored - progress.units_done
+    parts = (progress.units_stored, done, progress.units_failed, left)
+    for part in parts[:-1]:
         end = (sum_before + part) * width // total
-        cells.append(min(max(end - sum(cells), int(part > 0)), width - sum(cells)))
+        room = width - sum(cells) - sum(later > 0 for later in parts[len(cells) + 1 :])
+        cells.append(max(0, min(max(end - sum(cells), int(part > 0)), room)))
         sum_before += part
     share = (progress.units_stored + progress.units_done) / total
-    parts = [*zip("╍━┅", cells, (ACCENT, GOOD, BAD), strict=True), ("─", width - sum(cells), FAINT)]
+    drawn = [*zip("╍━┅", cells, (ACCENT, GOOD, BAD), strict=True), ("─", width - sum(cells), FAINT)]
     return Text.assemble(
-        *(page.cell(sign * n, style) for sign, n, style in parts),
+        *(page.cell(sign * n, style) for sign, n, style in drawn),
         # Rounded down: 100 % is said when all is done, not before.
         page.cell(f"  {int(1000 * share) / 10:.1f} %", HEADING),
         no_wrap=True,

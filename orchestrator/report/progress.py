@@ -22,7 +22,7 @@ class Cost(msgspec.Struct):
         completion_tokens: Generated.
         hours: Time that calls ran.
         money: In the recipe's currency; None where no model has a price.
-        at_least: Whether tokens, and `money` for them, are missing that a server did not say.
+        bound: Of tokens and `money` that a server did not say; see `numbers.bound`.
     """
 
     requests: int = 0
@@ -30,7 +30,7 @@ class Cost(msgspec.Struct):
     completion_tokens: int = 0
     hours: float = 0.0
     money: float | None = None
-    at_least: bool = False
+    bound: str = ""
 
     def words(self) -> tuple[str, ...]:
         """Return the amounts in words; empty where nothing was spent."""
@@ -38,15 +38,15 @@ class Cost(msgspec.Struct):
             return ()
         return (
             numbers.counted(self.requests, "request"),
-            f"{'at least ' * self.at_least}{_tokens(self.prompt_tokens)} in",
-            f"{'at least ' * self.at_least}{_tokens(self.completion_tokens)} out",
+            f"{_tokens(self.prompt_tokens, self.bound)} in",
+            f"{_tokens(self.completion_tokens, self.bound)} out",
             numbers.duration(self.hours * 3600),
-            *numbers.spent(self.money, at_least=self.at_least),
+            *numbers.spent(self.money, self.bound),
         )
 
 
-def _tokens(n: int) -> str:
-    return f"{numbers.compact(n)} {'token' if n == 1 else 'tokens'}"
+def _tokens(n: int, bound: str) -> str:
+    return f"{numbers.known(n, bound)} {'token' if n == 1 else 'tokens'}"
 
 
 class ModelProgress(msgspec.Struct, frozen=True):
@@ -157,7 +157,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         paused: Whether it sends nothing until it is told to go on.
         rankings: Of the methods that compare models, as they form.
         money: Spent by all calls of this run; None where no model has a price.
-        at_least: Whether tokens, and `money` for them, are missing that a server did not say.
+        bound: Of tokens and `money` that a server did not say; see `numbers.bound`.
     """
 
     run_dir: str
@@ -181,7 +181,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     rankings: tuple[RankingProgress, ...] = ()
     money: float | None = None
-    at_least: bool = False
+    bound: str = ""
 
     @property
     def units_left(self) -> int:

@@ -138,8 +138,8 @@ def of_judge(trust: Trust) -> Iterator[Check]:
     yield from of_coverage(trust.coverage)
     if trust.n_decided:
         shown = numbers.percent(trust.flips.value, *trust.flips.ends)
-        pairs = numbers.counted(trust.n_decided, "pair")
-        text = f"the winner flips with the order in {shown} of {pairs} decided in both orders."
+        pairs = f"{numbers.counted(trust.n_decided, 'pair')} with a winner in both orders"
+        text = f"the winner flips with the order in {shown} of {pairs}."
         yield Check("order", phrase(text), trust.verdict != "trusted")
     if trust.n_units:
         yield missing_check(trust.n_missing, trust.n_units, [trust])
@@ -226,7 +226,7 @@ def _alike(judge: str, candidates: Sequence[str], models: Mapping[str, Any]) -> 
     kin = [one for one in candidates if family and _family(called[one]) == family]
     kin = [one for one in kin if one not in same]
     if same:
-        said = phrase(Name(judge), " judges itself (as ", names(same), "): it may prefer its own.")
+        said = phrase(Name(judge), " judges itself (as ", names(same), "): it may favour itself.")
         yield Check("judge", said, is_doubtful=True)
     if kin:
         why: list[Part] = [" by their names (", Quote(family), "): it may prefer their answers."]
@@ -263,12 +263,12 @@ def of_style(tables: Sequence[Table], source: str) -> Iterator[Check]:
         return
     first, then = (names_of[max(range(len(of)), key=of.__getitem__)] for of in (plain, equal))
     at = max(range(len(change)), key=lambda k: abs(change[k]))
-    leads = [Name(then), " leads" if first != then else " leads, too"]
     moved: list[Part] = ["."]
     if points := round(abs(change[at])):
         way = "rises" if change[at] > 0 else "falls"
         moved = ["; ", Name(names_of[at]), f" {way} by {numbers.counted(points, 'point')}."]
-    said = phrase("at equal length and style ", leads, moved)
+    highest = " is rated highest" + ", too" * (first == then)
+    said = phrase("at equal length and style ", Name(then), highest, moved)
     cell = table.rows[at][3]
     low, high = (cell.low, cell.high) if isinstance(cell, Measured) else (None, None)
     is_sure = low is not None and high is not None and low * high > 0.0

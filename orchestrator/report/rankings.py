@@ -212,7 +212,7 @@ def position(rankings: Sequence[RankingAnalysis]) -> Table:
                 ("bias for the answer shown first", one.position.bias),
                 ("winner flips with the order", one.position.flip_rate),
                 ("one order decides, the other ties", one.position.half_flip_rate),
-                ("same decision in both orders", one.position.consistency),
+                ("same verdict or tie in both orders", one.position.consistency),
             )
         ]
     columns = [Column("effect"), Column("judge"), SHARE, Column("judgments", "count")]

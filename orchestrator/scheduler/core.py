@@ -31,6 +31,8 @@ _BROKEN_S = 10.0
 _OVERLOADED = frozenset({429, 503})
 # Of gateways and servers that are not there yet, or not for now.
 _AWAY = frozenset({502, 503, 504})
+# Causes of failures to which no server has said anything.
+_SILENT = UNREACHED | {"connection", "timeout"}
 # Of those, what a gateway also says of one request that its server does not survive or end in time.
 _GATEWAYS = frozenset({502, 504})
 # Where few are left, and so many times as many were answered, they wait no longer: what a gateway
@@ -403,9 +405,8 @@ class Core:
         state = self.models[model]
         said = why.message[:_SAID]
         _log.warning("stopped using %s in this call: %s", model, said, extra={"model": model})
-        # Of a server that refuses, how it refuses says more.
-        has_refused = why.scope != REQUEST or (why.status and self._is_refusal(why))
-        cause = why.cause if has_refused else "dead_server"
+        is_silent = why.cause in _SILENT and why.scope == REQUEST and not why.status
+        cause = "dead_server" if is_silent else why.cause
         state.dead = Failure(cause, f"{model} cannot be used: {why.message}", scope=why.scope)
         late, unsure = [entry[2] for entry in state.delayed], [one for one, _ in state.unsure]
         waiting = sorted([*state.ready.clear(), *late, *unsure], key=lambda one: one.position)

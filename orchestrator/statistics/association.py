@@ -170,14 +170,18 @@ def _weighted_midranks(values: Floats, weights: Floats) -> Floats:
 
 
 def _spearman_by_influence(x: Floats, y: Floats, clusters: Ints, n_clusters: int) -> Floats:
-    n = x.size
-    a, b = (midranks(x) - 0.5) / n - 0.5, (midranks(y) - 0.5) / n - 0.5
-    var_x, var_y = (a * a).mean(), (b * b).mean()
-    value = (a * b).mean() / math.sqrt(var_x * var_y)
+    n, codes = x.size, [_codes(values) for values in (x, y)]
+    ranks = [(midranks(values) - 0.5) / n - 0.5 for values in (x, y)]
+    variances = [np.square(one).mean() for one in ranks]
+    scale = math.sqrt(math.prod(variances))
     # A point counts by its own ranks, and by moving the ranks of the points above it.
-    d_cov = a * b + _mean_above(x, b) + _mean_above(y, a)
-    d_x, d_y = a * a + 2.0 * _mean_above(x, a), b * b + 2.0 * _mean_above(y, b)
-    influence = d_cov / math.sqrt(var_x * var_y) - 0.5 * value * (d_x / var_x + d_y / var_y)
+    influence = np.multiply(*ranks)
+    value = influence.mean() / scale
+    for code, other in zip(codes, reversed(ranks), strict=True):
+        influence += _mean_above(code, other)
+    influence /= scale
+    for code, own, variance in zip(codes, ranks, variances, strict=True):
+        influence -= 0.5 * value / variance * (np.square(own) + 2.0 * _mean_above(code, own))
     influence -= influence.mean()
     sizes = np.bincount(clusters, minlength=n_clusters)
     shift = np.bincount(clusters, influence, minlength=n_clusters) / np.maximum(n - sizes, 1)
@@ -185,12 +189,11 @@ def _spearman_by_influence(x: Floats, y: Floats, clusters: Ints, n_clusters: int
     return result
 
 
-def _mean_above(values: Floats, of: Floats) -> Floats:
-    """For each point, the sum of `of` over points with a larger value (equal: half), over n."""
-    code = _codes(values)
+def _mean_above(code: Ints, of: Floats) -> Floats:
+    """For each point, the sum of `of` over points with a larger code (equal: half), over n."""
     totals = np.bincount(code, of)
     above = totals.sum() - np.cumsum(totals) + 0.5 * totals
-    result: Floats = above[code] / values.size
+    result: Floats = (above / code.size)[code]
     return result
 
 

@@ -86,7 +86,7 @@ def p_values(totals: Floats, sizes: Floats, mean: float = 0.5) -> Floats:
     `totals`, shape (R, n), are those of the units, between 0 and their size; `sizes`, shape (R, n),
     the values in each unit, or their weight: 0 where it has none. `mean`, in (0, 1), is tested.
     """
-    return _in_blocks(lambda t, s: _p_values(t, s, mean), totals, sizes)
+    return _in_blocks(lambda t, s, n: _p_values(t, s, n, mean), totals, sizes)
 
 
 def intervals(totals: Floats, sizes: Floats, error: float | Floats) -> tuple[Floats, Floats]:
@@ -102,49 +102,62 @@ def intervals(totals: Floats, sizes: Floats, error: float | Floats) -> tuple[Flo
 
 
 def _in_blocks(found: Callable[..., Floats], *arrays: Floats) -> Floats:
-    """Apply a function to a block of rows at a time; rows without a unit give nan."""
+    """Apply a function to a block of rows at a time; rows without a unit give nan.
+
+    It takes their arrays, and third how many units each column is: of many that are mostly alike,
+    such as decisions, each is there once.
+    """
     used = arrays[1].sum(axis=1) > 0
     kept = [array[used] for array in arrays] if not used.all() else list(arrays)
     rows = max(1, _CELLS // max(1, arrays[1].shape[1]))
     result = np.full(len(used), np.nan)
-    parts = [
-        found(*(array[begin : begin + rows] for array in kept))
-        for begin in range(0, int(used.sum()), rows)
-    ]
+    parts = []
+    for begin in range(0, int(used.sum()), rows):
+        t, s, *others = (array[begin : begin + rows] for array in kept)
+        counts = np.ones(s.shape[1])
+        if rows == 1 and np.ptp(s) == 0.0:
+            distinct, n_alike = np.unique(t, return_counts=True)
+            t, s, counts = distinct[None], s[:, : distinct.size], n_alike.astype(np.float64)
+        parts.append(found(t, s, counts, *others))
     result[used] = np.concatenate(parts) if parts else np.empty(0)
     return result
 
 
-def _unseen(sizes: Floats) -> Floats:
-    """Size of the unit that was not seen, shape (R, 1)."""
-    result: Floats = np.square(sizes).sum(axis=1, keepdims=True) / sizes.sum(axis=1, keepdims=True)
+def _sum(values: Floats, counts: Floats) -> Floats:
+    """Sums over units, given how many each column of (R, C) is: shape (R,)."""
+    result: Floats = np.einsum("ij,j->i", values, counts)
     return result
 
 
-def _p_values(totals: Floats, sizes: Floats, mean: float) -> Floats:
+def _unseen(sizes: Floats, counts: Floats) -> Floats:
+    """Size of the unit that was not seen, shape (R, 1)."""
+    return (_sum(np.square(sizes), counts) / _sum(sizes, counts))[:, None]
+
+
+def _p_values(totals: Floats, sizes: Floats, counts: Floats, mean: float) -> Floats:
     apart = totals - mean * sizes
-    is_low = apart.sum(axis=1, keepdims=True) < 0
-    worst = np.where(is_low, 1.0 - mean, mean) * _unseen(sizes)
+    is_low = _sum(apart, counts)[:, None] < 0
+    worst = np.where(is_low, 1.0 - mean, mean) * _unseen(sizes, counts)
     values = np.concatenate([np.where(is_low, apart, -apart), worst], axis=1)
     result = np.ones(len(values))
+    total, counts = _sum(sizes, counts), np.append(counts, 1.0)
     # Where the sum is expected to be above 0 its probability is about one half or more.
-    go = np.flatnonzero(values.sum(axis=1) < -_EQUAL * sizes.sum(axis=1))
+    go = np.flatnonzero(_sum(values, counts) < -_EQUAL * total)
     values = values[go]
-    most = (1.0 - 1.0 / values.shape[1]) / np.maximum(values.max(axis=1, initial=_TINY), _TINY)
-    start = -values.sum(axis=1) / np.maximum(np.square(values).sum(axis=1), _TINY)
-    tilt = _tilt(values, np.clip(start, 0.0, 0.5 * most), most)
-    root, correction, _ = _signed_root(values, tilt)
+    most = (1.0 - 1.0 / counts.sum()) / np.maximum(values.max(axis=1, initial=_TINY), _TINY)
+    start = -_sum(values, counts) / np.maximum(_sum(np.square(values), counts), _TINY)
+    tilt = _tilt(values, counts, np.clip(start, 0.0, 0.5 * most), most)
+    root, correction, _ = _signed_root(values, counts, tilt)
     result[go] = np.minimum(1.0, 2.0 * scipy.special.ndtr(-(root + correction)))
     return result
 
 
-def _tilt(values: Floats, tilt: Floats, most: Floats) -> Floats:
+def _tilt(values: Floats, counts: Floats, tilt: Floats, most: Floats) -> Floats:
     """Solve sum z / (1 - t z) = 0 for t in (0, most) in each row, by Newton steps within bounds."""
     least = np.zeros(len(values))
     for _ in range(_STEPS):
         tilted = values / (1.0 - tilt[:, None] * values)
-        slope = tilted.sum(axis=1)
-        curvature = np.einsum("ij,ij->i", tilted, tilted)
+        slope, curvature = _sum(tilted, counts), _sum(np.square(tilted), counts)
         least = np.where(slope < 0, tilt, least)
         most = np.where(slope >= 0, tilt, most)
         moved = tilt - slope / np.maximum(curvature, _TINY)
@@ -156,43 +169,43 @@ def _tilt(values: Floats, tilt: Floats, most: Floats) -> Floats:
     return tilt
 
 
-def _signed_root(values: Floats, tilt: Floats) -> tuple[Floats, Floats, Floats]:
+def _signed_root(values: Floats, counts: Floats, tilt: Floats) -> tuple[Floats, Floats, Floats]:
     """Return w, log(u / w) / w, whose sum is a normal quantile of the tail, and 1 - t z."""
     shrunk = 1.0 - tilt[:, None] * values
-    root = np.sqrt(np.maximum(2.0 * np.log(shrunk).sum(axis=1), _TINY))
-    tilted = values / shrunk
-    spread = np.maximum(tilt * np.sqrt(np.einsum("ij,ij->i", tilted, tilted)), _TINY)
+    root = np.sqrt(np.maximum(2.0 * _sum(np.log(shrunk), counts), _TINY))
+    spread = np.maximum(tilt * np.sqrt(_sum(np.square(values / shrunk), counts)), _TINY)
     # Where w is near 0 the correction is too, but is lost in rounding.
     correction = np.where(root < 1e-3, 0.0, np.log(spread / root) / root)
     return root, correction, shrunk
 
 
-def _upper(totals: Floats, sizes: Floats, errors: Floats) -> Floats:
+def _upper(totals: Floats, sizes: Floats, counts: Floats, errors: Floats) -> Floats:
     """Upper bounds: the means m with p_up(m) = error / 2.
 
     By Newton's method on the mean and the tilt together: the derivative of w^2 / 2 by m is
     t sum s / (1 - t z).
     """
-    unseen = _unseen(sizes)
+    unseen = _unseen(sizes, counts)
     totals, sizes = np.hstack([totals, unseen]), np.hstack([sizes, unseen])
-    weight = sizes.sum(axis=1)
-    least, most = totals.sum(axis=1) / weight, np.ones(len(totals))
+    counts = np.append(counts, 1.0)
+    weight = _sum(sizes, counts)
+    least, most = _sum(totals, counts) / weight, np.ones(len(totals))
     wanted = -scipy.special.ndtri(0.5 * errors)
     is_full = most - least < _EQUAL
-    spread = np.sqrt(np.square(totals - least[:, None] * sizes).sum(axis=1)) / weight
+    spread = np.sqrt(_sum(np.square(totals - least[:, None] * sizes), counts)) / weight
     mean = least + np.minimum(wanted * spread, 0.7 * (most - least))
     tilt = np.full(len(totals), np.nan)
     for _ in range(_STEPS):
         values = totals - mean[:, None] * sizes
-        end = (1.0 - 1.0 / values.shape[1]) / np.maximum(values.max(axis=1), _TINY)
-        first = -values.sum(axis=1) / np.maximum(np.square(values).sum(axis=1), _TINY)
+        end = (1.0 - 1.0 / counts.sum()) / np.maximum(values.max(axis=1), _TINY)
+        first = -_sum(values, counts) / np.maximum(_sum(np.square(values), counts), _TINY)
         first = np.clip(first, 0.0, 0.5 * end)
         start = np.where(np.isnan(tilt), first, np.clip(tilt, 1e-3 * end, 0.999 * end))
-        tilt = _tilt(values, start, end)
-        root, correction, shrunk = _signed_root(values, tilt)
+        tilt = _tilt(values, counts, start, end)
+        root, correction, shrunk = _signed_root(values, counts, tilt)
         is_beyond = root + correction > wanted
         most, least = np.where(is_beyond, mean, most), np.where(is_beyond, least, mean)
-        slope = np.maximum(tilt * (sizes / shrunk).sum(axis=1), _TINY)
+        slope = np.maximum(tilt * _sum(sizes / shrunk, counts), _TINY)
         step = (np.square(np.maximum(wanted - correction, 1e-3)) - np.square(root)) / (2.0 * slope)
         is_settled = is_full | (np.abs(step) < _SETTLED) | (most - least < _SETTLED)
         inside = (mean + step > least) & (mean + step < most)

@@ -251,8 +251,7 @@ def codes_of(values: Ints) -> Ints:
 
 def sums_by_prompt(codes: Ints, columns: Sequence[Floats]) -> Floats:
     """Columns of shape (n,) added up by prompt: shape (P, K)."""
-    n = int(codes.max()) + 1 if codes.size else 0
-    summed = [np.bincount(codes, column, minlength=n).astype(np.float64) for column in columns]
+    summed = [np.bincount(codes, column).astype(np.float64) for column in columns]
     return np.stack(summed, axis=-1)
 
 

@@ -2,20 +2,17 @@
 
 Three findings decide, each against a threshold whose default is derived in `docs/statistics.md`:
 
-* the probability on the labels: a reading of which less than half was on them is a share of what
-  the judge did not say;
-* order effects: a judge that does not look at the answers names different winners in the two
-  orders in at least half of the pairs that it decides in both, q² + (1 - q)² of them if it prefers
-  the answer shown first with probability q;
-* missing judgments: from half of them on, of all or of one model, even a unanimous judge shows no
-  majority.
+* the probability on the labels: a reading with less than half on them shows what was not said;
+* order effects: a judge that does not look at the answers names different winners in at least half
+  of the pairs that it decides in both orders, q² + (1 - q)² if it takes the first with chance q;
+* missing judgments: without half of them, of all or of one model, there is no majority.
 
-The first and the last are about the judgments that the ranking is made of and are known without
-error. Flips are a sample: the interval over clusters of prompts decides. Where a judge decides few
-of its pairs, that is the cause which is named, and not what it does in those few.
+The first and the last are about the judgments of the ranking and are known without error. Flips are
+a sample: the interval over clusters of prompts decides. Of few decided pairs that is the cause.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
@@ -37,7 +34,7 @@ SHORT: Final[dict[Ground, str]] = {
     "form": "does not answer in the requested form",
     "order": "contradicts itself by order",
     "ties": "hardly ever decides",
-    "missing": "gives too few judgments",
+    "missing": "has too few judgments",
 }
 """Predicates for a judge, where there is no room for numbers."""
 
@@ -51,7 +48,8 @@ _ADVICE: Final[dict[Ground, tuple[str, ...]]] = {
     "form": ("another prompt", _PREFIX, _EXAMPLES, _LABELS, _REASONS, "another judge"),
     "order": _ORDER,
     "ties": _ORDER,
-    "missing": ("`orchestrator view` to see why judgments failed",),
+    # Of replies that say nothing; what failed is not for the judge to mend.
+    "missing": ("another prompt", _EXAMPLES, "another judge"),
 }
 # Below this share of pairs decided in both orders, ties are what a judge is about.
 _FEW_DECIDED: Final = 0.1
@@ -63,7 +61,6 @@ SETTINGS: Final = {
     _LABELS: "labels",
 }
 """Advice that needs a setting of the method, and the setting."""
-
 
 DEFAULTS: Final = Thresholds()
 
@@ -189,9 +186,8 @@ def assess(
 
     By flips, a judge is trusted if they are fewer than those of a judge that does not look at the
     answers (`flips`), and not trusted if this can't be shown although they are more than those of
-    a usable judge (`usable_flips`). Each of the two errors, to trust a judge that looks only at
-    the order and to refuse a usable one, has at most the chance 1 - confidence level. Where
-    neither can be shown there are too few pairs, and the verdict is that it cannot be said yet.
+    a usable judge (`usable_flips`). To trust a judge that looks only at the order, and to refuse a
+    usable one, has at most the chance 1 - confidence level. Of fewer pairs it cannot be said yet.
 
     Raises:
         StatisticsError: If the level is not in (0, 1).
@@ -203,10 +199,12 @@ def assess(
     words = _order_words(flips, n_decided, n_pairs, thresholds)
     against = grounds(counts, thresholds, confidence_level)
     reasons = [_reason(ground, words, coverage, counts, thresholds) for ground in against]
-    advice = [line for ground in against for line in _ADVICE[ground]]
+    is_unread = any(cause == "undefined" for cause, _ in judgments.causes[:1])
+    advice = [one for of in against if of != "missing" or is_unread for one in _ADVICE[of]]
     verdict = "not trusted" if against else _by_order(flips, n_pairs, thresholds)
     if verdict == "cannot be said yet":
-        reasons, advice = [words], _more_words(counts, thresholds, confidence_level) or [*_ORDER]
+        n_clusters = len(np.unique(judgments.clusters))
+        reasons, advice = [words], _more_words(counts, n_clusters, thresholds, confidence_level)
     return Trust(
         judge=judge,
         verdict=verdict,
@@ -243,8 +241,7 @@ def counted(
     masses = judgments.masses[~np.isnan(judgments.masses)]
     products = judgments.decision_ab * judgments.decision_ba
     decided = products != 0
-    codes = judgments.clusters[decided]
-    codes = codes if n_clusters else codes_of(codes)
+    codes = judgments.clusters[decided] if n_clusters else codes_of(judgments.clusters[decided])
     return Counts(
         n_readings=int(masses.size),
         n_low=int((masses < thresholds.mass).sum()),
@@ -305,8 +302,8 @@ def _reason(
         most = counts.most_missing
         if n_missing < thresholds.missing * n_units and most is not None:
             n_missing, n_units, where = most.n_missing, most.n_units, f" with {most.model}"
-        said = f"gave no judgment in {n_missing:,} of {n_units:,} cases{where}"
-        return f"{said}, too many for a majority"
+        of = f"{n_missing:,} of {n_units:,} cases{where}"
+        return f"has no judgment in {of}, too many for a majority"
     if ground == "form":
         mean = f"{coverage.mean:.2f}" if coverage.mean >= 10 * _TINY else "<0.01"
         half = "half" if thresholds.mass == 0.5 else f"{100 * thresholds.mass:g} %"
@@ -319,12 +316,12 @@ def _reason(
 
 def _order_words(flips: Estimate, n_decided: int, n_pairs: int, thresholds: Thresholds) -> str:
     if not n_decided:
-        return f"of {n_pairs:,} pairs none is decided in both orders"
+        return f"of {n_pairs:,} pairs none has a winner in both orders"
     pairs = "1 pair" if n_decided == 1 else f"{n_decided:,} pairs"
     if n_decided < _FEW_DECIDED * n_pairs:
         n_flipped = round(flips.value * n_decided)
         return (
-            f"only {n_decided:,} of {n_pairs:,} pairs are decided in both orders, the others are "
+            f"only {n_decided:,} of {n_pairs:,} pairs have a winner in both orders, the others are "
             f"ties in one order or both; of the {n_decided:,}, the winner flips with the order in "
             f"{n_flipped:,}"
         )
@@ -334,38 +331,28 @@ def _order_words(flips: Estimate, n_decided: int, n_pairs: int, thresholds: Thre
         level = 100 * flips.interval.confidence_level
         share += f" (from {low:.0f} % to {high:.0f} %, a {level:.3g} % interval)"
     return (
-        f"its winner flips with the order in {share} of the {pairs} decided in both orders; "
+        f"its winner flips with the order in {share} of the {pairs} with a winner in both orders; "
         f"a judge that sees only the order flips in {100 * thresholds.flips:g} % or more"
     )
 
 
-def _more_words(counts: Counts, thresholds: Thresholds, level: float) -> list[str]:
-    """Say how many more judgments would settle it if they are like these; [] if none would."""
+def _more_words(counts: Counts, n_clusters: int, thresholds: Thresholds, level: float) -> list[str]:
+    """Say how many more clusters would settle it if they are like these, or what else may."""
     n = len(counts.decided)
     if not n:
-        return []
+        return [*_ORDER]
 
     def settles(n_prompts: int) -> bool:
-        like = replace(
-            counts,
-            decided=np.resize(counts.decided, n_prompts),
-            flipped=np.resize(counts.flipped, n_prompts),
-        )
-        return _by_order(_flips(like, level), counts.n_pairs, thresholds) != "cannot be said yet"
+        decided, flipped = (np.resize(one, n_prompts) for one in (counts.decided, counts.flipped))
+        flips = _flips(replace(counts, decided=decided, flipped=flipped), level)
+        return _by_order(flips, counts.n_pairs, thresholds) != "cannot be said yet"
 
-    most = 2 * n
-    while not settles(most):
-        most *= 2
-        if most > _MOST_PROMPTS:
-            return [
-                f"another judge: more than {_MOST_PROMPTS:,} prompts like these would be needed"
-            ]
-    least = most // 2
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (least, middle) if settles(middle) else (middle, most)
-    more = math.ceil((most - n) * counts.n_units / n)
-    return [f"about {more:,} more judgments like these"]
+    sizes = range(n + 1, _MOST_PROMPTS + 1)
+    at = bisect_left(sizes, 1, key=settles)
+    if at == len(sizes):
+        return [f"another judge: more than {_MOST_PROMPTS:,} prompts like these would be needed"]
+    more = math.ceil((at + 1) * n_clusters / n)
+    return [f"about {more:,} more independent prompts"]
 
 
 def no_ranking(trusts: Sequence[Trust]) -> str:
@@ -374,10 +361,8 @@ def no_ranking(trusts: Sequence[Trust]) -> str:
     if not bad:
         return ""
     said = "; ".join(f"{_who(trust)} {' and '.join(trust.reasons)}" for trust in bad)
-    return (
-        f"No ranking: {said}. The scores, win rates, ratings and orders are meaningless. "
-        f"Try {_advice(bad)}."
-    )
+    meaningless = "The scores, win rates, ratings and orders are meaningless."
+    return f"No ranking: {said}. {meaningless}{_advice(bad)}"
 
 
 def no_ranking_by_judge(trusts: Sequence[Trust]) -> dict[str, str]:
@@ -393,7 +378,7 @@ def not_known_yet(trusts: Sequence[Trust]) -> str:
     said = "; ".join(f"{_who(trust)}: {' and '.join(trust.reasons)}" for trust in open_)
     return (
         f"Whether {_who(open_[0]) if len(open_) == 1 else 'the judges'} can be trusted cannot be "
-        f"said yet ({said}). Try {_advice(open_)}."
+        f"said yet ({said}).{_advice(open_)}"
     )
 
 
@@ -408,4 +393,5 @@ def _who(trust: Trust) -> str:
 
 def _advice(trusts: Sequence[Trust]) -> str:
     options = list(dict.fromkeys(line for trust in trusts for line in trust.advice))
-    return " or ".join([", ".join(options[:-1]), options[-1]] if options[1:] else options)
+    said = " or ".join([", ".join(options[:-1]), options[-1]] if options[1:] else options)
+    return f" Try {said}." if said else ""

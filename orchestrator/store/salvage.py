@@ -193,14 +193,15 @@ class _Source:
             found = self._connection.execute("SELECT key, value FROM meta").fetchall()
         except sqlite3.Error:
             return {}
-        return {key: value for key, value in found if isinstance(value, str)}
+        return {key: value for key, value in found if {type(key), type(value)} == {str}}
 
     def is_sound(self) -> bool:
         """Return True if no damage is found in the whole file."""
         try:
             if any(self._connection.execute(sql).fetchone()[0] for sql in _FAULTS):
                 return False
-            schema.check_objects(self._connection, self._path)
+            # All that opening looks at, or what it refuses would be sound.
+            schema.check_store(self._connection, self._path, in_full=True)
             reading.check(self.query, self._path)
             meta = self.meta()
             if values.faulty(meta) or _right_values(meta)[1]:

@@ -92,9 +92,10 @@ _SHORT: Final = ("meta", "name", "server", "tally", "failure", "plan")
 _WRONG_TYPES: Final = {
     name: f"SELECT count(*) FROM {name} WHERE "  # noqa: S608 (our own text)
     + " OR ".join(
-        f"typeof({column})<>'{kind.lower()}'" for column, kind in _COLUMN.findall(_TABLE[name])
+        f"typeof({column})<>'{kind.lower()}'" for column, kind in _COLUMN.findall(statement)
     )
-    for name in _SHORT
+    for name, statement in _TABLE.items()
+    if statement.startswith("CREATE TABLE")
 }
 _OBJECTS: Final = {"".join(statement.split()) for statement in _TABLES}
 
@@ -258,10 +259,13 @@ def damaged_file(path: Path, what: str) -> StoreError:
     return StoreError(f"{path} is damaged: {what}. {repair(path.parent)}")
 
 
-def check_store(connection: sqlite3.Connection, path: Path, *, whole: bool = True) -> None:
+def check_store(
+    connection: sqlite3.Connection, path: Path, *, whole: bool = True, in_full: bool = False
+) -> None:
     """See that a connection is to a store of a version that can be read.
 
-    Where `whole`, also that it has all tables of a store and nothing else.
+    Where `whole`, also that it has all tables of a store and nothing else, and that the values of
+    short tables, `in_full` of all, are of their columns' types.
 
     Raises:
         RunDirectoryError: If it is another program's, empty, or of another version.
@@ -273,7 +277,7 @@ def check_store(connection: sqlite3.Connection, path: Path, *, whole: bool = Tru
         return
     check_objects(connection, path)
     # SQLite takes any type in any column, and what has no checksum is not looked at again.
-    for table in _SHORT:
+    for table in _WRONG_TYPES if in_full else _SHORT:
         ((n_wrong,),) = connection.execute(_WRONG_TYPES[table]).fetchall()
         if n_wrong:
             raise damaged_file(path, f"{n_wrong:,} rows of {table} have values of another type")

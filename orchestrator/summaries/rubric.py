@@ -133,8 +133,9 @@ def _by_criterion(
 ) -> Table:
     lines: list[list[Cell]] = []
     for name, made in readings.items():
-        read = numbered(context, _UNIT, **made).drop_nulls("n_missing")
-        for (judge, model), group in groups(read, "judge", "model"):
+        # All rows have no name: they are let go of before those of the next criterion are read.
+        every = groups(numbered(context, _UNIT, **made).drop_nulls("n_missing"), "judge", "model")
+        for (judge, model), group in every:
             mean = mean_of(group, pl.col("mean"), context.confidence_level, _ENDS)
             lines.append(
                 [

@@ -178,7 +178,9 @@ def missing(answer: "Answer[Any]", usage: Usage, secret: str) -> Failure | None:
         return failure
     message, end = answer.message or Message(), end_of(answer.finish_reason)
     if end == UNSAID:
-        said = "the server gives no finish_reason, so nothing tells if the answer is whole"
+        what = "null or missing" if answer.finish_reason is None else "empty"
+        said = f"finish_reason is {what} in the reply, so nothing tells if the answer is whole; "
+        said += "have the server, or the gateway before it, write stop or length there"
         return Failure("unparseable", said, status=200, scope=UNCLEAR)
     text, within = message.text, " within max_tokens" if end == LENGTH else ""
     if (message.thought or usage.n_thinking) and not text.strip():

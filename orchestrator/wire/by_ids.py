@@ -177,8 +177,8 @@ def value(path: Path, read: Mapping[Path, Reading]) -> tuple[float, float]:
 def total(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """The sum of several probabilities as ln, with its upper bound; nan where none is known."""
     known = [one for one, _ in values if not math.isnan(one)]
-    upper = min(log_sum_exp([bound for _, bound in values]), 0.0)
-    return (min(log_sum_exp(known), 0.0) if known else math.nan), upper
+    upper = ln_sum([bound for _, bound in values])
+    return (ln_sum(known) if known else math.nan), upper
 
 
 def totals(
@@ -190,12 +190,13 @@ def totals(
     return logprobs, upper
 
 
-def log_sum_exp(values: Sequence[float]) -> float:
-    """Natural log of the sum of exponentials, in float64; -inf for none."""
-    highest = max(values, default=-math.inf)
-    if highest == -math.inf:
-        return highest
-    return highest + math.log(math.fsum(math.exp(value - highest) for value in values))
+def ln_sum(logprobs: Sequence[float]) -> float:
+    """Natural log of the sum of probabilities, at most 0, in float64; -inf for none."""
+    highest = max(logprobs, default=-math.inf)
+    if len(logprobs) == 1 or highest == -math.inf:
+        return min(highest, 0.0)
+    total = math.fsum(math.exp(value - highest) for value in logprobs)
+    return min(highest + math.log(total), 0.0)
 
 
 class Forced(msgspec.Struct, frozen=True):

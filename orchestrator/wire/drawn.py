@@ -19,7 +19,7 @@ from orchestrator.records import (
     TopLogprobs,
     unparseable,
 )
-from orchestrator.wire import failures, spelling
+from orchestrator.wire import failures, parsing, spelling
 from orchestrator.wire._located import TOO_LONG, check_alternatives, tokens_of
 from orchestrator.wire.answers import (
     LENGTH,
@@ -33,16 +33,6 @@ from orchestrator.wire.answers import (
     no_answer,
 )
 from orchestrator.wire.failures import Failed
-from orchestrator.wire.parsing import (
-    MAX_LISTED,
-    MAX_TEXT_BYTES,
-    MAX_TOKENS,
-    Usage,
-    cleaned,
-    logprob_array,
-    no_logprobs,
-    text_of,
-)
 from orchestrator.wire.spelling import id_in
 
 
@@ -70,7 +60,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     ids: bool = True
 
 
-def drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation:
+def drawn(answer: Answer[Any], usage: parsing.Usage, reading: Reading) -> Generation:
     """Return the drawn text with its observations, the thinking set aside.
 
     Raises:
@@ -85,7 +75,7 @@ def drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation:
         raise Failed(msgspec.structs.replace(failed.failure, **counts)) from None
 
 
-def _drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation:
+def _drawn(answer: Answer[Any], usage: parsing.Usage, reading: Reading) -> Generation:
     message = answer.message = answer.message or Message()
     message.settle()
     _check(answer, message, reading.secret)
@@ -93,9 +83,9 @@ def _drawn(answer: Answer[Any], usage: Usage, reading: Reading) -> Generation:
     thought = _set_aside(message, end, reading.thinking_end)
     if (absent := missing(answer, usage, reading.secret)) is not None:
         raise Failed(absent)
-    thinking = text_of(message.thought)
+    thinking = parsing.text_of(message.thought)
     made = Generation(
-        text_of(message.text),
+        parsing.text_of(message.text),
         end if end in (STOP, LENGTH) else failures.clean(str(answer.finish_reason), reading.secret),
         usage.n_prompt,
         usage.n_completion,
@@ -114,10 +104,10 @@ def _check(answer: Answer[Any], message: Message, secret: str) -> None:
     """
     said = [text for text in (message.text, message.refusal, message.thought) if text]
     # UTF-8 has at most four bytes of a character.
-    is_long = 4 * sum(map(len, said)) > MAX_TEXT_BYTES and (
-        sum(len(text.encode("utf-8", "replace")) for text in said) > MAX_TEXT_BYTES
+    is_long = 4 * sum(map(len, said)) > parsing.MAX_TEXT_BYTES and (
+        sum(len(text.encode("utf-8", "replace")) for text in said) > parsing.MAX_TEXT_BYTES
     )
-    if is_long or len(answer.token_ids or ()) > MAX_TOKENS:
+    if is_long or len(answer.token_ids or ()) > parsing.MAX_TOKENS:
         raise Failed(TOO_LONG)
     keys = [one for one in secret.split("\n") if len(one) >= failures.LONG_SECRET]
     if any(key in text for text in said for key in keys):
@@ -148,7 +138,7 @@ def _observed(made: Generation, answer: Answer[Any], reading: Reading, thought: 
         for entry in entries:
             for one in (entry, *getattr(entry, "top_logprobs", ())):
                 one.id = None
-    values = logprob_array([entry.logprob for entry in entries])
+    values = parsing.logprob_array([entry.logprob for entry in entries])
     ids = _ids(answer, entries, span.stop)
     top: TopLogprobs | None = None
     names: tuple[bytes, ...] = ()
@@ -238,12 +228,12 @@ def _top(
     With them the texts by which they are named, if they are.
     """
     width = max((len(entry.top_logprobs) for entry in entries), default=0)
-    if len(entries) * max(k, width) > MAX_LISTED:
-        raise Failed(unparseable(f"the reply lists more than {MAX_LISTED:,} alternatives"))
+    if len(entries) * max(k, width) > parsing.MAX_LISTED:
+        raise Failed(unparseable(f"the reply lists more than {parsing.MAX_LISTED:,} alternatives"))
     if entries and not width:
-        raise Failed(no_logprobs("the reply lists no alternatives"))
+        raise Failed(parsing.no_logprobs("the reply lists no alternatives"))
     wide, ids, names = _listed(entries, width)
-    values = cleaned(wide)
+    values = parsing.cleaned(wide)
     if ids_drawn is not None and len(ids_drawn) < len(drawn):
         ids_drawn = None
     check_alternatives(values, ids, drawn, ids_drawn)

@@ -7,6 +7,7 @@ shortened, and never repeats the key it was sent.
 """
 
 import base64
+import contextlib
 import datetime as dt
 import html
 import json
@@ -17,6 +18,7 @@ from email.utils import parsedate_to_datetime
 from functools import lru_cache, wraps
 from html.entities import codepoint2name
 from typing import Any, Final, ParamSpec, TypeVar
+from urllib.parse import urljoin
 
 import msgspec
 
@@ -46,15 +48,27 @@ def known(value: T | Failure) -> T:
     return value
 
 
+STREAMED: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
+"""How a stream of events begins."""
+_STREAMS: Final = "; the server streams its replies, though asked not to: switch that off there"
+_OF_READING: Final = ("no_logprobs", "unparseable", "no_answer")
+
+
 def as_value(read: Callable[P, T]) -> Callable[P, T | Failure]:
-    """Let a function return the failure that it raises as `Failed`."""
+    """Let a function return the failure that it raises as `Failed`.
+
+    Of a body that came as a stream it says so: what is missing may be what streams leave out.
+    """
 
     @wraps(read)
     def call(*arguments: P.args, **named: P.kwargs) -> T | Failure:
         try:
             return read(*arguments, **named)
         except Failed as failed:
-            return failed.failure
+            found, body = failed.failure, next(iter(arguments), None)
+            if found.cause in _OF_READING and isinstance(body, bytes) and STREAMED.match(body):
+                return msgspec.structs.replace(found, message=f"{found.message}{_STREAMS}")
+            return found
 
     return call
 
@@ -175,6 +189,7 @@ def _number(text: str) -> float | None:
 
 
 MESSAGE_LENGTH: Final = 500
+_ROUTE: Final = re.compile(r"(https?://.+?)/(?:(?:chat/)?completions|models)((?:\?.*)?)")
 READ_HEADERS: Final = (*WAITING_HEADERS, "date", "location")
 """Headers that `classify` reads, in lower case."""
 
@@ -206,18 +221,24 @@ _SAYING: Final = (
 """Where an error's words are, the first that is there."""
 
 
-def classify(status: int, body: bytes, headers: Mapping[str, str], secret: str = "") -> Failure:
-    """Return the failure for a reply with an error status; `headers` in lower case."""
+def classify(
+    status: int, body: bytes, headers: Mapping[str, str], secret: str = "", address: str = ""
+) -> Failure:
+    """Return the failure for a reply of an address with an error status; headers in lower case."""
     parsed = _parsed(body)
     said = clean(message_in(body) if parsed is None else _message(parsed), secret)
     if 300 <= status < 400 and headers.get("location"):
-        said = clean(redirected(headers["location"]), secret)
+        said = clean(redirected(headers["location"], address), secret)
     return _failure(status, parsed, said, f"HTTP {status}", headers)
 
 
-def redirected(location: str) -> str:
-    """Describe a redirect, which no request follows: the key would go along."""
-    return f"the address redirects to {location}; correct base_url"
+def redirected(location: str, address: str) -> str:
+    """Describe a redirect of an address, which no request follows: the key would go along."""
+    with contextlib.suppress(ValueError):
+        location = urljoin(address, location)
+    found = _ROUTE.fullmatch(location)
+    right = f" to {found[1]}{found[2]}" if found else ""
+    return f"the address redirects to {location}; correct base_url{right}"
 
 
 def in_reply(parsed: Mapping[str, Any], secret: str = "") -> Failure:

@@ -16,6 +16,7 @@ import msgspec
 from orchestrator.records import UNKNOWN_ID, Choice, Failure, Label, unparseable, unsupported
 from orchestrator.wire._located import check_list, misspelled
 from orchestrator.wire.answers import Answer, Entry, Logprobs, Message, withheld
+from orchestrator.wire.by_ids import ln_sum
 from orchestrator.wire.failures import Failed, as_value, known
 from orchestrator.wire.parsing import (
     NO_USAGE,
@@ -128,15 +129,15 @@ def _read(forms: Sequence[bytes], logprobs: Mapping[bytes, float], bound: float)
         return _Read(value, value)
     found = [logprobs[form] for form in forms if form in logprobs]
     if len(found) == len(forms) > 0:
-        value = _ln_sum(found)
+        value = ln_sum(found)
         return _Read(value, value)
     missing = [form for form in forms if form not in logprobs]
     # Listed tokens that are a proper beginning of a spelling.
     begun = frozenset(
         form[:n] for form in missing for n in range(1, len(form)) if form[:n] in logprobs
     )
-    upper = _ln_sum([*found, *[bound] * len(missing), *(logprobs[token] for token in begun)])
-    return _Read(_ln_sum(found), upper) if found else _Read(math.nan, upper, begun)
+    upper = ln_sum([*found, *[bound] * len(missing), *(logprobs[token] for token in begun)])
+    return _Read(ln_sum(found), upper) if found else _Read(math.nan, upper, begun)
 
 
 @lru_cache(maxsize=256)
@@ -188,8 +189,9 @@ def _listed(entry: _Entry, text: str) -> tuple[Mapping[bytes, float], float, set
     """
     if id_in(entry.token) != UNKNOWN_ID:
         said = (
-            "the reply names tokens by ids ('token_id:7'), so that labels can't be told; start "
-            "the server without --return-tokens-as-token-ids, or say `backend: vllm` of it"
+            f"the reply names tokens by ids ({entry.token!r}), so that labels can't be told; start "
+            "the server without --return-tokens-as-token-ids, or if it is vLLM itself, set "
+            "`backend: vllm` for the model"
         )
         raise Failed(unsupported(said))
     way = bytes_of if entry.utf8 else way_of([entry.token], text)
@@ -212,7 +214,7 @@ def _listed(entry: _Entry, text: str) -> tuple[Mapping[bytes, float], float, set
             continue
         if abs(value - before) <= _SAME:
             twice.add(token)
-        found[token] = _ln_sum((before, value))
+        found[token] = ln_sum((before, value))
     if not values:
         raise Failed(_UNLISTED)
     # vLLM puts the drawn token first and cuts the list; then only the others bound what is missing.
@@ -232,11 +234,3 @@ def _listed(entry: _Entry, text: str) -> tuple[Mapping[bytes, float], float, set
 _UNLISTED: Final = no_logprobs("the reply lists no alternatives with log-probabilities")
 _SAME: Final = 1e-4
 """Two numbers of one token differ by no more."""
-
-
-def _ln_sum(logprobs: Sequence[float]) -> float:
-    """Natural log of the sum of probabilities, at most 0."""
-    if len(logprobs) == 1:
-        return min(logprobs[0], 0.0)
-    total = math.fsum(map(math.exp, logprobs))
-    return min(math.log(total), 0.0) if total > 0 else -math.inf

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orchestrator.records import REQUEST, UNCLEAR, Failure, FloatArray, unparseable
 from orchestrator.wire import failures
-from orchestrator.wire.failures import Failed, as_value
+from orchestrator.wire.failures import STREAMED, Failed, as_value
 
 MAX_BODY_BYTES: Final = 64 * 2**20
 SENTINEL: Final = -9998.5
@@ -29,7 +29,6 @@ ROUNDING: Final = 1e-2
 """A log-probability may exceed 0 by rounding, not by more."""
 
 _PAGE: Final = re.compile(rb"\s*<(?:!doctype|html|head|\?xml)\b", re.IGNORECASE)
-_STREAMED: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
 _MOST_INDEXED: Final = 128
 # What a part of a stream adds to: texts, lists whose entries have an index, and what holds either.
 _GROWING: Final = frozenset((
@@ -167,7 +166,7 @@ class Decoder(Generic[T]):
             parsed = _parsed(body)
         except _UNREADABLE as error:
             # Not permanent: what was cut or garbled on its way may come whole the next time.
-            what = "no whole stream of parts" if _STREAMED.match(body) else "not JSON"
+            what = "no whole stream of parts" if STREAMED.match(body) else "not JSON"
             said = f"the reply is {what}: {_start(body, secret)}" if body.strip() else "empty reply"
             # Lines of JSON are how some servers stream, whatever they are asked for.
             is_lines = body.startswith(b"{") and str(error).startswith("Extra data")
@@ -241,7 +240,7 @@ def _parsed(body: bytes) -> object:
         ValueError: If it is no JSON, or no whole stream.
         RecursionError: If it is nested too deep.
     """
-    if not _STREAMED.match(body):
+    if not STREAMED.match(body):
         return loads(body)
     whole: dict[str, object] = {}
     is_whole = False
@@ -414,9 +413,7 @@ def cleaned(wide: NDArray[np.float64]) -> FloatArray:
     """The same as `logprob_array` of numbers as they are written, which are changed in place."""
     wide[wide <= SENTINEL] = -np.inf
     if wide.size and np.fmax.reduce(wide, axis=None) > ROUNDING:
-        raise Failed(
-            no_logprobs("the server returns log-probabilities above 0; they may be logits")
-        )
+        raise Failed(no_logprobs("the server returns log-probabilities above 0: perhaps logits"))
     return wide.astype(np.float32)
 
 

@@ -1,3 +1,6 @@
+from collections import Counter
+from itertools import combinations
+
 import msgspec
 import polars as pl
 import pytest
@@ -106,6 +109,22 @@ def test_over_people_the_mean_is_given_and_their_kappas(tmp_path):
     # Agreement of pairs of raters (4 * 1 + 2 * 1/3) / 6 = 14/18; of two categories, disagreement
     # 1 - 14/18, by chance 9 * 9 * 2 / (18 * 17).
     assert alpha["kappa or alpha"].value == pytest.approx(1 - (4 / 18) / (162 / 306))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.parametrize("judged", [False, True])
+def test_what_all_people_agree_on_is_said_where_pairs_do_not_say_it(tmp_path, n, judged):
+    people, items = [f"p{i}" for i in range(n)], [str(i) for i in range(3)]
+    rows = [f"{item},{who},1" for item in items for who in people]
+    path = write_labels(tmp_path / "labels.csv", rows)
+    verdicts = [verdict(item, 1.0) for item in items] if judged else []
+    asked = context([gap(item, 0.1) for item in items], verdicts, labels=path)
+    conflicts, *agreement = summarise(asked)
+    found = Counter(line["of"] for table in agreement for line in lines(table))
+    assert found.pop("people", 0) == (2 if n > 2 else 0)
+    raters = [*["j (judged_rewrites)"] * judged, *people]
+    assert found == Counter(", ".join(pair) for pair in combinations(raters, 2))
+    assert ("mean of people" in {line["judged by"] for line in lines(conflicts)}) == (n > 1)
 
 
 def test_a_judge_is_held_against_people_too(tmp_path):

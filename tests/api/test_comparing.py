@@ -199,6 +199,7 @@ def test_another_judge_is_matched_and_its_agreement_measured(runs, tmp_path):
     one, two, n, same, kappa, alpha = table.rows[0]
     assert isinstance(same, Measured)
     assert (one, two) == ("judge · a", "other · judged")
+    assert any("between runs" in note for note in table.notes)
     verdicts = [
         np.sign([points(run, "weak")[item] - 0.5 for item in sorted(points(runs[0], "weak"))])
         for run in (runs[0], orchestrator.load(tmp_path / "judged"))
@@ -256,7 +257,10 @@ def test_judges_of_one_run_are_compared_on_the_same_pairs(tmp_path):
         for judge in ("judge", "other")
     }
     assert weak.difference == pytest.approx(means["other"] - means["judge"])
-    assert any(one.key == "compare.agreement" for one in found.tables)
+    (table,) = [one for one in found.tables if one.key == "compare.agreement"]
+    assert {name for row in table.rows for name in row[:2]} >= {"judge", "other"}
+    # Judges of one run judged the same texts.
+    assert not any("between runs" in note for note in table.notes)
 
 
 def test_ratings_of_runs_that_share_models_are_on_one_scale(runs):

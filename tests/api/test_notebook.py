@@ -106,7 +106,7 @@ def test_the_interrupt_button_stops_softly(tmp_path, call):
         )
         assert text in {"True\n", "CancelledError", "KeyboardInterrupt"}
         assert ("await" in call) == (text != "True\n")
-        assert time.monotonic() - begun < 12
+        assert time.monotonic() - begun < 30
         counts = said(
             client,
             "c = orchestrator.load('run').completeness\nprint(c.total, c.left, c.failed)",

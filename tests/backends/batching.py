@@ -34,7 +34,7 @@ def connect(url: str, folder: Path, batch: Batch | None = QUICK, **fields):
         api_key=KEY,
         batch=batch,
         kept_in=str(folder),
-        timeout_s=5,
+        timeout_s=60,
         **fields,
     )
     return kind(kind.Config()).connect(endpoint)
@@ -70,7 +70,7 @@ async def killed_at(point: str, server, backend, asked) -> None:
     """Ask, and end the call as a kill would when the endpoint comes to a point."""
     server.holds = point
     killed = begin(answers(backend, asked))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await server.held.wait()
     server.holds = ""
     killed.cancel()
@@ -80,7 +80,7 @@ async def killed_at(point: str, server, backend, asked) -> None:
 
 async def until(is_so) -> None:
     """Wait for what is seen from outside only."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

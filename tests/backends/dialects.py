@@ -40,7 +40,7 @@ async def connecting(
             given = {"dialect": dialect, "rules": list(rules), "quirks": list(quirks)}
             url, server = await stack.enter_async_context(serving(given, models=served, key=KEY))
             endpoint = Endpoint(
-                base_url=url, model=model, api_key=KEY, timeout_s=5.0, extra_body=extra or {}
+                base_url=url, model=model, api_key=KEY, timeout_s=60.0, extra_body=extra or {}
             )
             backend = kind_in(module)(kind_in(module).Config(**{**usual, **settings})).connect(
                 endpoint

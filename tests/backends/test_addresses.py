@@ -16,6 +16,7 @@ from orchestrator.ask import GenerateAsk
 from orchestrator.backend import Endpoint, base_url_fault, server_address
 from orchestrator.records import Failure, Generation, Message, Sampling
 from orchestrator.runner.models.asking import Http, scan
+from tests import apps
 from tests.whole import whole
 
 TRANSPORTS = (AiohttpTransport, OpenaiTransport)
@@ -48,17 +49,8 @@ async def provider(place: str):
             return web.json_response({"error": {"message": "no such route"}}, status=404)
         return web.json_response(ANSWER)
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    try:
-        yield f"http://{host}:{port}", seen
-    finally:
-        await runner.cleanup()
+    async with apps.answering(answer) as url:
+        yield url, seen
 
 
 @asynccontextmanager
@@ -74,14 +66,8 @@ async def answering(place: str, status: int, body: Mapping[str, object]):
     app = web.Application()
     app.router.add_post(f"{place}/chat/completions", chat)
     app.router.add_get(f"{place}/models", models)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    try:
-        yield f"http://{host}:{port}{place}"
-    finally:
-        await runner.cleanup()
+    async with apps.running(app) as url:
+        yield f"{url}{place}"
 
 
 async def asked(backend, n: int) -> list[Generation | Failure]:

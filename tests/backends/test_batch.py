@@ -173,7 +173,7 @@ async def test_withdrawing_cancels_and_reads_what_was_answered(endpoint, tmp_pat
     backend = connect(url, tmp_path, Batch(wait_s=0.02, poll_s=0.05))
     asking = [begin(answer(backend, i, ask)) for i, ask in enumerate(asked)]
     await until(lambda: server.worked_on)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await backend.withdraw()
     await asyncio.sleep(0)
     done = [task for task in asking if task.done()]

@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from backends import openai
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Endpoint
 from orchestrator.records import Choice, Failure, Generation, Message, Sampling, labels
+from tests import apps
 
 Body = dict[str, Any]
 SYSTEM_THEN_USER = (Message("system", "Be brief."), Message("user", "A or B?"))
@@ -92,35 +94,29 @@ def reply(body: Body) -> Body:
 @pytest.fixture
 async def endpoint():
     """A back-end of an endpoint that refuses by rules, and the bodies that it was sent."""
-    made = []
 
-    async def begin(*rules, **config):
+    async def begin(*rules, place="/v1", met=None, **config):
         sent: list[Body] = []
 
         async def answer(request):
             body = json.loads(await request.read())
             sent.append(body)
-            await asyncio.sleep(0.01)
+            if request.path != f"{place}/chat/completions":
+                return web.json_response({"error": {"message": "no such route"}}, status=404)
+            await (asyncio.sleep(0.01) if met is None else met.wait())
             for status, said in rules:
                 if words := said(body):
                     return web.json_response({"error": {"message": words}}, status=status)
             return web.json_response(reply(body))
 
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", answer)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        port = runner.addresses[0][1]
-        address = Endpoint(base_url=f"http://127.0.0.1:{port}", model="m")
+        url = await made.enter_async_context(apps.answering(answer, "POST"))
+        address = Endpoint(base_url=url, model="m")
         backend = openai.Kind(openai.Config(**config)).connect(address)
-        made.append((runner, backend))
+        made.push_async_callback(backend.close)
         return backend, sent
 
-    yield begin
-    for runner, backend in made:
-        await backend.close()
-        await runner.cleanup()
+    async with AsyncExitStack() as made:
+        yield begin
 
 
 CHOICE = ChooseAsk("m", SYSTEM_THEN_USER, labels("A", "B"))
@@ -153,6 +149,48 @@ async def test_one_refusal_is_paid_for_and_the_numbers_are_those_of_an_endpoint_
     assert len(sent) == n_first + 1
 
 
+async def at_once(backend, asks) -> list[Choice | Generation | Failure]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(backend.choose(one) if one is CHOICE else backend.generate(one, 1))
+            for one in asks
+        ]
+    return [task.result() for task in tasks]
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["alike", "mixed"])
+@pytest.mark.parametrize("ask", [CHOICE, TEXT], ids=["choice", "text"])
+@pytest.mark.parametrize("name", [*REFUSALS, "route", "route and seed"])
+async def test_what_many_at_once_meet_is_learnt_by_one_and_every_request_is_counted(
+    endpoint, name, ask, mixed
+):
+    """However many come together, it takes a request or two more for each form of asks."""
+    place = "/v1" if name in REFUSALS else ""
+    rules = [REFUSALS[name]] if name in REFUSALS else [REFUSALS["seed, extra"]] * ("seed" in name)
+    extra = []
+    for n in (4, 30):
+        backend, sent = await endpoint(*rules, place=place)
+        again: list[str] = []
+        backend.asked_again = lambda again=again: again.append("")
+        found = await at_once(backend, [ask, TEXT if mixed else ask] * (n // 2))
+        assert not any(isinstance(one, Failure) for one in found)
+        assert len(sent) == n + len(again)
+        extra.append(len(again))
+        assert len(await at_once(backend, [ask] * n)) == n
+        assert len(sent) == 2 * n + len(again)
+    assert extra[0] == extra[1] <= 4
+
+
+async def test_who_comes_while_the_first_is_being_answered_waits_for_a_moment_only(
+    endpoint, monkeypatch
+):
+    monkeypatch.setattr(openai, "_REFUSED_WITHIN_S", 0.0)
+    all_here = asyncio.Barrier(5)
+    backend, sent = await endpoint(met=all_here)
+    assert not any(isinstance(one, Failure) for one in await at_once(backend, [TEXT] * 5))
+    assert len(sent) == 5
+
+
 async def test_all_at_once_and_many_at_a_time(endpoint, caplog):
     rules = [REFUSALS[name] for name in ("cap, OpenAI", "seed, extra", "tokens", "system, Gemma")]
     backend, sent = await endpoint(*rules)
@@ -160,7 +198,7 @@ async def test_all_at_once_and_many_at_a_time(endpoint, caplog):
         tasks = [group.create_task(backend.choose(CHOICE)) for _ in range(20)]
     assert all(isinstance(one.result(), Choice) for one in tasks)
     assert len([one for one in caplog.records if "the endpoint" in one.message]) == 4
-    assert len(sent) <= 20 * 5
+    assert len(sent) == 20 + 4
     body = sent[-1]
     assert (body["top_logprobs"], "seed" in body, body["max_completion_tokens"]) == (5, False, 1)
     assert [one["role"] for one in body["messages"]] == ["user"]
@@ -194,6 +232,6 @@ async def test_the_remedy_for_a_begun_answer_keeps_verdicts_in_place(endpoint):
     backend, _ = await endpoint((400, lambda _: "Unknown field: continue_final_message"))
     refused = await backend.choose(CHOICE)
     assert isinstance(refused, Failure)
-    assert "`continue_final_message: false`" in refused.message
+    assert "`backend: {kind: openai, continue_final_message: false}`" in refused.message
     with pytest.raises(ValueError, match="required"):
         openai.Config(omit=("continue_final_message",))

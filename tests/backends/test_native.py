@@ -22,6 +22,7 @@ from orchestrator.records import (
     Scored,
     labels,
 )
+from tests.backends.batching import begin, until
 from tests.backends.kinds import kind_in
 from tests.fake.main import serving
 
@@ -42,7 +43,7 @@ async def connect(module):
     async def open_one(rules=None, model="fake:0.7"):
         manager = serving(rules, models=["fake:0.7", "fake:0.2"], key="sk-1234")
         url, server = await manager.__aenter__()
-        endpoint = Endpoint(base_url=url, model=model, api_key="sk-1234", timeout_s=5.0)
+        endpoint = Endpoint(base_url=url, model=model, api_key="sk-1234", timeout_s=60.0)
         backend = kind_in(module)(kind_in(module).Config()).connect(endpoint)
         opened.append((backend, manager))
         return backend, server
@@ -216,15 +217,19 @@ async def test_load_is_read_from_the_metrics(connect):
 
 
 async def test_load_is_read_while_every_connection_is_taken(module):
-    async with serving([{"latency_s": 0.5}], models=["m"]) as (url, _):
+    async with serving([{"latency_s": 300}], models=["m"]) as (url, server):
         endpoint = Endpoint(base_url=url, model="m", max_in_flight=1)
         backend = kind_in(module)(kind_in(module).Config()).connect(endpoint)
-        async with asyncio.TaskGroup() as group:
-            for seed in range(2):
-                group.create_task(backend.generate(GenerateAsk("m", MESSAGES, Sampling()), seed))
-            await asyncio.sleep(0.1)
-            async with asyncio.timeout(0.3):
-                assert await backend.load() == ServerLoad(running=1, waiting=0)
+        asking = [
+            begin(backend.generate(GenerateAsk("m", MESSAGES, Sampling()), seed))
+            for seed in range(2)
+        ]
+        await until(lambda: server.stats()["in_flight"])
+        async with asyncio.timeout(60):
+            assert await backend.load() == ServerLoad(running=1, waiting=0)
+        for task in asking:
+            task.cancel()
+        await asyncio.wait(asking)
         await backend.close()
 
 

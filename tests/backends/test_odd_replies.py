@@ -10,8 +10,10 @@ from backends._aiohttp_transport import AiohttpTransport
 from backends._transport import Reply
 from backends.openai.transport import OpenaiTransport
 from orchestrator.records import Failure
-from tests.backends.test_scripted_replies import HEAD, scripted
+from tests.backends.test_scripted_replies import HEAD, never_late, scripted
 from tests.whole import whole
+
+__all__ = ["never_late"]
 
 BODY = b'{"ok": 1}'
 GZIP = gzip.compress(BODY, mtime=0)
@@ -90,6 +92,7 @@ ODD = {
 RAW = re.compile(r"Error\b|Traceback|<class|peer|object at")
 
 
+@pytest.mark.usefixtures("never_late")
 @pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport])
 @pytest.mark.parametrize("name", ODD)
 async def test_an_odd_reply_is_a_reply_or_a_failure_in_words(name, kind):

@@ -39,7 +39,7 @@ async def connect(request):
         manager = serving(rules, models=["m"], key="sk-1234")
         url, server = await manager.__aenter__()
         at = {"base_url": url + path, "api_key": "sk-1234", "extra_body": extra or {}}
-        endpoint = Endpoint(model="m", timeout_s=5.0, **at)
+        endpoint = Endpoint(model="m", timeout_s=60.0, **at)
         config = openai.Config(transport=request.param, **settings)
         backend = openai.Kind(config).connect(endpoint)
         opened.append((backend, manager))

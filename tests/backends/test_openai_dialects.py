@@ -1,11 +1,14 @@
 """The adapter for hosted endpoints, LiteLLM and Ollama, against what those accept and refuse."""
 
 import math
+import re
 
 import numpy as np
 import pytest
+import yaml
 
 from backends import openai
+from backends.openai import Config
 from orchestrator.ask import ChooseAsk, GenerateAsk
 from orchestrator.backend import Provenance
 from orchestrator.records import UNCLEAR, Choice, Failure, Generation, Message, Sampling, labels
@@ -36,43 +39,57 @@ async def test_an_endpoint_that_refuses_unknown_fields_takes_ours(connect):
     assert made.n_cached_tokens == made.n_prompt_tokens // 2 > 0
 
 
+def told(message: str) -> Config:
+    """The settings of the connection where a model's entry holds what a message says."""
+    [hint] = re.findall(r"say `(backend: \{.*?\})`", message)
+    settings = yaml.safe_load(hint)["backend"]
+    assert settings.pop("kind") == "openai"
+    return Config.model_validate(settings)
+
+
 async def test_a_field_that_the_endpoint_refuses_is_named_with_the_remedy(connect):
     backend = await connect()
     refused = await backend.generate(GenerateAsk("x", MESSAGES, Sampling(top_k=5)), 1)
     assert isinstance(refused, Failure)
     assert (refused.scope, "top_k" in refused.message) == (UNCLEAR, True)
-    assert "`omit: [top_k]`" in refused.message
+    assert told(refused.message) == Config(omit=("top_k",))
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "advice"),
+    ("status", "words", "settings"),
     [
-        (422, "body.seed: Extra inputs are not permitted", "`omit: [seed]`"),
-        (400, "property 'seed' is unsupported", "`omit: [seed]`"),
-        (400, "System role not supported", "`system_role: false`"),
-        (403, "You are not allowed to request logprobs from this model.", "`logprobs: false`"),
-        (
-            400,
-            "Invalid value for 'top_logprobs': must be less than or equal to 5.",
-            "`top_logprobs: 5`",
-        ),
-        (402, "Insufficient Balance", "run the same command"),
+        (422, "body.seed: Extra inputs are not permitted", {"omit": ("seed",)}),
+        (400, "property 'seed' is unsupported", {"omit": ("seed",)}),
+        (400, "Unknown field: continue_final_message", {"continue_final_message": False}),
+        (400, "System role not supported", {"system_role": False}),
+        (403, "You are not allowed to request logprobs from this model.", {"logprobs": False}),
+        (400, "Invalid value for 'top_logprobs': must be less than or equal to 5.",
+         {"top_logprobs": 5}),
+        (400, "Unsupported parameter: 'temperature' is not supported with this model.",
+         {"reasoning": True}),
     ],
-)
+)  # fmt: skip
 async def test_what_an_endpoint_refuses_comes_with_the_setting_that_helps(
-    connect, status, words, advice
+    connect, status, words, settings
 ):
     backend = await connect(rules=[{"fault": "status", "status": status, "message": words}])
     refused = await backend.generate(PLAIN, 1)
     assert isinstance(refused, Failure)
     assert not refused.permanent
-    assert advice in refused.message
+    assert told(refused.message) == Config(**settings)
+
+
+async def test_an_account_without_money_is_told_to_run_the_same_command_later(connect):
+    rule = {"fault": "status", "status": 402, "message": "Insufficient Balance"}
+    refused = await (await connect(rules=[rule])).generate(PLAIN, 1)
+    assert isinstance(refused, Failure)
+    assert "run the same command" in refused.message
 
 
 async def test_a_reasoning_model_that_is_asked_as_others_are_names_the_setting(connect):
     refused = await (await connect(model="reasoning-1")).generate(PLAIN, 1)
     assert isinstance(refused, Failure)
-    assert "`reasoning: true`" in refused.message
+    assert told(refused.message) == Config(reasoning=True)
 
 
 async def test_a_reasoning_model_is_asked_for_what_it_takes(connect):
@@ -103,7 +120,7 @@ async def test_log_probabilities_dropped_in_silence_are_refused_with_the_setting
     ):
         assert isinstance(outcome, Failure)
         assert (outcome.cause, outcome.scope) == ("no_logprobs", UNCLEAR)
-        assert "`logprobs: false`" in outcome.message
+        assert told(outcome.message) == Config(logprobs=False)
 
 
 async def test_a_number_that_is_missing_is_unknown_and_not_zero(connect):

@@ -25,7 +25,7 @@ async def connect():
     async def open_one(module, **settings):
         manager = serving(None, models=["m"])
         url, server = await manager.__aenter__()
-        endpoint = Endpoint(base_url=url, model="m", timeout_s=5.0, plain=True, **settings)
+        endpoint = Endpoint(base_url=url, model="m", timeout_s=60.0, plain=True, **settings)
         backend = kind_in(module)(kind_in(module).Config()).connect(endpoint)
         opened.append((backend, manager))
         return backend, server

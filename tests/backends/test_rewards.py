@@ -26,7 +26,7 @@ async def connect():
         manager = serving(rules, models=["fake:1.0"], key="sk-1234")
         url, server = await manager.__aenter__()
         endpoint = Endpoint(
-            base_url=url, model="fake:1.0", api_key="sk-1234", timeout_s=5.0, **more
+            base_url=url, model="fake:1.0", api_key="sk-1234", timeout_s=60.0, **more
         )
         kind = kind_in(module)
         backend = kind(kind.Config(**(settings or {}))).connect(endpoint)
@@ -130,5 +130,5 @@ async def test_sglang_needs_the_template_of_the_reward_model(connect):
     found = await backend.reward(rating())
     assert isinstance(found, Failure)
     assert (found.cause, found.permanent) == ("unsupported", True)
-    assert "set `chat_template`" in found.message
+    assert "`backend: {kind: sglang, chat_template: PATH}`" in found.message
     assert server.stats()["total"] == 0

@@ -73,7 +73,7 @@ async def connected(kind: str, tls=None, **fields):
         server.seen = []
         base_url = with_query(url, {"api-version": "2"})
         endpoint = Endpoint(
-            base_url=base_url, model=models[0], api_key=KEY, timeout_s=5.0, **fields
+            base_url=base_url, model=models[0], api_key=KEY, timeout_s=60.0, **fields
         )
         found = kind_in(module)
         backend = found(found.Config(**settings)).connect(endpoint)
@@ -174,11 +174,14 @@ IN_CODES = "".join(one if one.isalnum() else f"\\u{ord(one):04X}" for one in SIG
 REFUSALS = [
     ("400 Bad", "", f'{{"error": {{"message": "no such key: {IN_CODES}"}}}}', "no such key: [key]"),
     ("308 Moved", f"http://h/?sig={SIGNED}", "<html>", "redirects to http://h/?sig=[key]; correct"),
+    ("308 Moved", f"/new/v1/chat/completions?sig={SIGNED}", "", "/new/v1?sig=[key]"),
+    ("307 Moved", f"//h/api/chat/completions?sig={SIGNED}", "", "base_url to http://h/api?sig=["),
+    ("301 Moved", f"http://[h/?sig={SIGNED}", "", "redirects to http://[h/?sig=[key]; correct"),
 ]
 
 
 @pytest.mark.parametrize(("status", "location", "body", "said"), REFUSALS)
-async def test_what_a_probe_is_refused_by_is_said_without_secrets(status, location, body, said):
+async def test_what_refuses_is_said_without_secrets(status, location, body, said):
     head = f"HTTP/1.1 {status}\r\nLocation: {location}\r\nContent-Length: {len(body)}\r\n\r\n"
     n_asked = 0
 
@@ -194,8 +197,16 @@ async def test_what_a_probe_is_refused_by_is_said_without_secrets(status, locati
         endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}", model="m", hidden=SIGNED)
         async with Http(endpoint) as http:
             found = await http.get("/version")
-    assert said in found.words
-    assert n_asked == 1
+        kind = kind_in(openai)
+        backend = kind(kind.Config()).connect(endpoint)
+        try:
+            refused = await backend.generate(GenerateAsk("m", MESSAGES, Sampling()), 1)
+        finally:
+            await backend.close()
+    for words in (found.words, refused.message if isinstance(refused, Failure) else ""):
+        assert said in words
+        assert SIGNED not in words
+    assert n_asked == 2
 
 
 @pytest.mark.parametrize("kind", [AiohttpTransport, OpenaiTransport, Http])

@@ -46,4 +46,4 @@ async def test_a_system_prompt_is_put_before_the_users_message(server):
 
 
 def test_who_is_refused_the_role_is_told_of_the_setting():
-    assert "`system_role: false`" in classify(400, b'"System role not supported"', {}).message
+    assert "system_role: false}`" in classify(400, b'"System role not supported"', {}).message

@@ -12,6 +12,7 @@ from backends.openai.transport import OpenaiTransport
 from orchestrator.backend import Endpoint, is_private
 from orchestrator.errors import UsageError
 from orchestrator.records import Failure
+from tests.backends.batching import until
 from tests.fake.main import serving
 from tests.whole import whole
 
@@ -30,7 +31,7 @@ async def connected(kind, rules=None, key="", **settings):
             await transport.close()
 
 
-async def post(kind, rules, timeout_s=5.0, **settings):
+async def post(kind, rules, timeout_s=60.0, **settings):
     async with connected(kind, rules, **settings) as (transport, server):
         outcome = await transport.post(CHAT, BODY, timeout_s, whole)
         return outcome, server.stats()
@@ -56,7 +57,7 @@ async def test_an_error_status_is_a_reply_with_its_headers(kind):
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_key_is_sent(kind):
     async with connected(kind, key="sk-1234") as (transport, _):
-        outcome = await transport.get("/v1/models", 5.0)
+        outcome = await transport.get("/v1/models", 60.0)
     assert isinstance(outcome, Reply)
     assert outcome.status == 200
 
@@ -97,7 +98,7 @@ async def test_a_port_where_nobody_listens_refuses(kind):
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         transport = kind(Endpoint(base_url=url, model="m"))
-        outcome = await transport.post(CHAT, BODY, 5.0, whole)
+        outcome = await transport.post(CHAT, BODY, 60.0, whole)
         await transport.close()
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("refused", False)
@@ -106,7 +107,7 @@ async def test_a_port_where_nobody_listens_refuses(kind):
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_host_without_an_address_is_out_of_reach(kind):
     transport = kind(Endpoint(base_url="http://nowhere.invalid", model="m"))
-    outcome = await transport.post(CHAT, BODY, 10.0, whole)
+    outcome = await transport.post(CHAT, BODY, 60.0, whole)
     await transport.close()
     assert isinstance(outcome, Failure)
     assert (outcome.cause, outcome.permanent) == ("unreachable", False)
@@ -121,24 +122,20 @@ async def test_a_reply_over_the_limit_is_not_read(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_cancelling_closes_the_connection(kind):
-    async with connected(kind, [{"latency_s": 30}]) as (transport, server):
+    async with connected(kind, [{"latency_s": 300}]) as (transport, server):
         async with asyncio.TaskGroup() as group:
             post = group.create_task(transport.post(CHAT, BODY, 60.0, whole))
-            while not server.stats()["in_flight"]:  # noqa: ASYNC110 (the server has no event)
-                await asyncio.sleep(0.01)
+            await until(lambda: server.stats()["in_flight"])
             post.cancel()
-        for _ in range(100):
-            if server.stats()["aborted"]:
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: server.stats()["aborted"])
         assert server.stats()["aborted"] == 1
         assert server.stats()["in_flight"] == 0
 
 
 async def test_closing_that_is_cancelled_closes_all_connections():
     async with connected(AiohttpTransport) as (transport, _):
-        await transport.post(CHAT, BODY, 5.0, whole)
-        await transport.get("/v1/models", 5.0)
+        await transport.post(CHAT, BODY, 60.0, whole)
+        await transport.get("/v1/models", 60.0)
         sessions = list(transport._sessions.values())
         assert len(sessions) == 2
         async with asyncio.TaskGroup() as group:
@@ -153,7 +150,7 @@ async def test_many_requests_share_a_bounded_number_of_connections(kind):
     async with serving([{"latency_s": 0.02}], models=["m"]) as (url, server):
         transport = kind(Endpoint(base_url=url, model="m", max_in_flight=3))
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(transport.post(CHAT, BODY, 10.0, whole)) for _ in range(12)]
+            tasks = [group.create_task(transport.post(CHAT, BODY, 60.0, whole)) for _ in range(12)]
         await transport.close()
         assert all(isinstance(task.result(), Reply) for task in tasks)
         assert server.stats()["max_in_flight"] == 3

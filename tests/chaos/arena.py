@@ -34,7 +34,7 @@ from tests.fake.main import serving
 
 # How often each thing that is drawn at random is done: `make chaos` sets it, CI does not.
 FULL = os.environ.get("CHAOS") == "full"
-LONG_S = 60.0
+LONG_S = 120.0
 
 
 class Ended:

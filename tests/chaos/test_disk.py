@@ -5,7 +5,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import threading
 import time
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from orchestrator.errors import EXIT_COMPLETE, EXIT_FAILED, EXIT_PARTIAL, EXIT_USAGE
 from orchestrator.store import connections, schema
 from tests.chaos.arena import Arena, Oracle, end_of, module, outcomes, until_recorded, until_sent
+from tests.e2e.test_failures import until
 
 SECTION = "The disk"
 NETWORK = """
@@ -113,27 +113,18 @@ def test_a_reader_that_holds_a_snapshot_for_long(arena, note, monkeypatch):
     monkeypatch.setattr(connections, "WAL_WARNING_BYTES", 100_000)
     monkeypatch.setattr(connections, "_RESTART_S", 0.1)
     run_dir = arena.new_run()
-    released = threading.Event()
-
-    def hold():
-        while not outcomes(run_dir):
-            time.sleep(0.01)
-        with contextlib.closing(sqlite3.connect(run_dir / "store.sqlite")) as store:
-            store.execute("BEGIN")
-            store.execute("SELECT count(*) FROM outcome").fetchall()
-            released.wait(60)
-
     with arena.serving([{"latency_s": 0.02}]):
         oracle = Oracle(arena, run_dir)
-        reader = threading.Thread(target=hold)
-        reader.start()
-        ended = arena.run(run_dir)
-        assert ended.code == EXIT_COMPLETE, ended
-        assert "the write-ahead log has grown" in ended.words
-        wal = schema.wal_path(run_dir / "store.sqlite")
-        assert wal.stat().st_size > 100_000
-        released.set()
-        reader.join()
+        # Something is recorded before, for the reader to read.
+        assert arena.run(run_dir, "--set", "budget.requests=20").code == EXIT_PARTIAL
+        with contextlib.closing(sqlite3.connect(run_dir / "store.sqlite")) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM outcome").fetchall()
+            ended = arena.run(run_dir)
+            assert ended.code == EXIT_COMPLETE, ended
+            assert "the write-ahead log has grown" in ended.words
+            wal = schema.wal_path(run_dir / "store.sqlite")
+            assert wal.stat().st_size > 100_000
         assert arena.run(run_dir).code == EXIT_COMPLETE
         assert not wal.exists()
         oracle.check()
@@ -239,15 +230,14 @@ def test_a_process_that_lost_its_run_to_another_host(arena, note, tmp_path):
 def test_two_processes_on_one_run(arena, note):
     run_dir = arena.new_run()
     oracle = Oracle(arena, run_dir)
-    with arena.serving([{"latency_s": 0.02}]):
-        both = [end_of(process) for process in [arena.start(run_dir) for _ in range(3)]]
-        codes = sorted(ended.code for ended in both)
-        # Who comes when the first has ended finds a complete run.
-        assert codes[0] == EXIT_COMPLETE
-        assert set(codes) <= {EXIT_COMPLETE, EXIT_USAGE}
-        refused = [ended for ended in both if ended.code == EXIT_USAGE]
-        assert all("is in use by" in ended.words for ended in refused), both
-        assert refused
+    processes = [arena.start(run_dir) for _ in range(3)]
+    # Whoever holds it waits for the server until the others have come.
+    until(lambda: sum(process.poll() is not None for process in processes) == 2)
+    with arena.serving():
+        all_ended = sorted((end_of(process) for process in processes), key=lambda one: one.code)
+        assert [ended.code for ended in all_ended] == [EXIT_COMPLETE, EXIT_USAGE, EXIT_USAGE]
+        refused = all_ended[1:]
+        assert all("is in use by" in ended.words for ended in refused), refused
         oracle.check()
     noted(note, "three processes on one run", refused[0], oracle, 0,
           "… is in use by process …: wait for it, stop it, or start another run",

@@ -65,12 +65,16 @@ def test_its_failure_is_said_and_changes_nothing(run, here):
 
 
 def test_one_that_hangs_is_ended_with_what_it_started(run, here):
-    hook = {"command": "sleep 60 & echo $! > pid; trap '' TERM; sleep 60", "timeout_s": 0.3}
-    began = time.monotonic()
-    code, _, said = run(hook)
-    assert code == 0
-    assert "on_end: stopped after 0.3 s" in notes(said)[-1]
-    assert time.monotonic() - began < 30
+    # More time where it had not begun.
+    for timeout_s in (0.3, 3.0, 30.0):
+        command = "sleep 600 & echo $! > pid.part; mv pid.part pid; trap '' TERM; sleep 600"
+        began = time.monotonic()
+        code, _, said = run({"command": command, "timeout_s": timeout_s})
+        assert code == 0
+        assert f"on_end: stopped after {timeout_s:g} s" in notes(said)[-1]
+        assert time.monotonic() - began < timeout_s + 60
+        if (here / "pid").exists():
+            break
     left = int((here / "pid").read_text("utf-8"))
     assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
 

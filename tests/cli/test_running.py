@@ -91,7 +91,7 @@ def test_units_that_fail_are_exit_code_3_and_told(command, recipe):
     assert out.startswith("No ranking: all 6 judgments failed.")
     assert "HTTP 400: bad luck" in " ".join(out.split())
     assert "6 judgments missing, not filled in  of 6" in command("report", "made", "--full")[1]
-    assert "12 units failed; see the table of failures" in err
+    assert "12 units failed: See why 12 units failed: `orchestrator view" in err
 
 
 def test_a_server_that_does_not_start_is_exit_code_1(command, recipe):

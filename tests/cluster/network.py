@@ -149,5 +149,5 @@ def _net_of(pid: int) -> int:
 
 
 def _ip(*words: str) -> str:
-    ended = subprocess.run(("ip", *words), check=True, capture_output=True, text=True, timeout=10)
+    ended = subprocess.run(("ip", *words), check=True, capture_output=True, text=True, timeout=60)
     return ended.stdout

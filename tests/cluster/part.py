@@ -16,7 +16,7 @@ import time
 from launch._watchdog import LISTENING
 
 # For the part of rank 0 to listen.
-_TRY_S = 30.0
+_TRY_S = 60.0
 
 
 def main(rank: int, n: int, address: tuple[str, int], command: list[str]) -> int:

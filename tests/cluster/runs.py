@@ -20,7 +20,7 @@ from tests.e2e.runs import ROOT, command, frames, recorded_requests
 
 KIND = "tests.cluster.logged"
 # Of the last process of a server whose client or node has gone.
-GONE_S = 20.0
+GONE_S = 60.0
 LONG_S = 120.0
 
 

@@ -15,7 +15,7 @@ from tests.e2e.runs import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
 # Between the end of a client and the start of the next one: 0.2 to 0.6 s on a machine at rest.
-GAP_S = 10.0
+GAP_S = 30.0
 CHANGED_EVERY_S = 10.0
 
 

@@ -1,11 +1,16 @@
 """Items that seem to belong together are said before anything is paid for, and in the report."""
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from polars.io.plugins import register_io_source
 
+from orchestrator import numbers
 from orchestrator.cli import main
 from orchestrator.interface import api
 from orchestrator.recipe.load import load
@@ -80,6 +85,24 @@ def test_a_run_s_own_items_say_the_same(tmp_path, fields, n):
     with RunDirectory.lock(tmp_path / "run") as directory:
         frame = pl.scan_parquet(exported(prepared.dataset, directory))
     assert notes_on_frame(frame, prepared.recipe.resolved()) == notes_on_items(prepared)
+
+
+@given(st.lists(st.sampled_from(["a", "b", "", None]), min_size=1, max_size=9), st.booleans())
+def test_a_column_that_is_taken_by_its_name_is_said_with_how_many_clusters(names, is_named):
+    with TemporaryDirectory() as folder:
+        rows = [
+            {"prompt": f"{n}?", "reference": "x", "cluster": name} for n, name in enumerate(names)
+        ]
+        (Path(folder) / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        dataset = {"path": "items.jsonl", "fields": {"cluster": "cluster"} if is_named else {}}
+        prepared = prepare(load(write_recipe(Path(folder) / "r.json", NOWHERE, dataset=dataset)))
+        said = notes_on_items(prepared)
+        with RunDirectory.lock(Path(folder) / "run") as directory:
+            frame = pl.scan_parquet(exported(prepared.dataset, directory))
+        assert notes_on_frame(frame, prepared.recipe.resolved()) == []
+    n = sum(not name for name in names) + len({name for name in names if name})
+    shown = f"{numbers.counted(len(names), 'item')} in {numbers.counted(n, 'cluster')}"
+    assert [shown in one for one in said] == [True] * (n < len(names) and not is_named)
 
 
 def test_datasets_without_fields_are_not_told():

@@ -12,7 +12,6 @@ def no_network(tmp_path, monkeypatch):
     monkeypatch.delenv("ORCHESTRATOR_DATA", raising=False)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setenv("ORCHESTRATOR_OFFLINE", "1")
-    monkeypatch.setattr(_download, "STALL_S", 0.5)
     monkeypatch.setattr(_download, "PAUSE_S", 0.0)
 
 

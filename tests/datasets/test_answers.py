@@ -34,7 +34,7 @@ def file(tmp_path):
             path.write_text(json.dumps(rows), encoding="utf-8")
         else:
             path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return AnswerFile(GivenAnswers(path=str(path), **settings))
+        return AnswerFile(GivenAnswers(path=str(path), **settings), "m")
 
     return make
 
@@ -137,7 +137,7 @@ def test_columns_may_be_named(file):
 def test_csv_is_read_too(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("key,text\n1,So.\n", encoding="utf-8")
-    assert text(AnswerFile(GivenAnswers(path=str(path))), item()) == "So."
+    assert text(AnswerFile(GivenAnswers(path=str(path)), "m"), item()) == "So."
 
 
 # -- whose answers -----------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_a_generator_is_a_text_or_a_whole_number(file, name):
 
 
 def test_several_generators_and_none_chosen_is_an_error_that_lists_them(file):
-    with pytest.raises(DatasetError, match="answers by 'A', 'B'; choose one with 'generator'"):
+    with pytest.raises(DatasetError, match=r"answers by 'A', 'B'; set models: .* generator: A"):
         file(*TWO)
 
 
@@ -291,7 +291,7 @@ def test_what_stands_for_an_answer_that_failed_is_no_answer(file, form, empty):
     """One item without an answer costs that item, and no other."""
     whole, turns = "It costs $5 or $ERROR$.", [empty, "b"]
     if form == "field":
-        find, *_ = given_answers(GivenAnswers(field="gold"))
+        find, *_ = given_answers(GivenAnswers(field="gold"), "m")
         of = item("2", gold=turns)
         found, other = find(of, ask(of)), find(of, ask(of, turn=2))
         assert isinstance(other, Generation)
@@ -315,7 +315,7 @@ def test_what_stands_for_an_answer_that_failed_is_no_answer(file, form, empty):
 def test_an_empty_text_of_a_file_is_no_answer_and_one_that_was_labelled_is(file, blank, name):
     answers = file({"key": "1", "text": "a"}, {"key": "2", "text": blank}, name=name)
     assert failure(answers, item("2")).cause == "no_answer"
-    find, *_ = given_answers(GivenAnswers(field="gold"))
+    find, *_ = given_answers(GivenAnswers(field="gold"), "m")
     of = item("2", gold=blank)
     found = find(of, ask(of))
     assert isinstance(found, Generation)
@@ -344,7 +344,7 @@ def test_every_key_finds_its_own_answer(tmp_path_factory, texts):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     if not rows:
         return
-    answers = AnswerFile(GivenAnswers(path=str(path)))
+    answers = AnswerFile(GivenAnswers(path=str(path)), "m")
     assert {key: text(answers, item(key)) for key in texts} == texts
 
 
@@ -359,7 +359,7 @@ def test_another_content_is_another_model(file):
 
 
 def test_a_column_of_the_dataset_gives_the_answers_of_labelled_pairs():
-    find, identity, _ = given_answers(GivenAnswers(field="response_a"))
+    find, identity, _ = given_answers(GivenAnswers(field="response_a"), "m")
     of = item(response_a="So.", response_b=["x", "y"])
     found = find(of, ask(of))
     assert isinstance(found, Generation)
@@ -368,7 +368,7 @@ def test_a_column_of_the_dataset_gives_the_answers_of_labelled_pairs():
 
 
 def test_a_column_may_hold_a_text_for_each_turn():
-    find, *_ = given_answers(GivenAnswers(field="response"))
+    find, *_ = given_answers(GivenAnswers(field="response"), "m")
     of = item(response=["x", "y"])
     found = find(of, ask(of, turn=2))
     assert isinstance(found, Generation)
@@ -377,7 +377,7 @@ def test_a_column_may_hold_a_text_for_each_turn():
 
 @pytest.mark.parametrize("value", [None, 7, [], [None], {"a": 1}])
 def test_a_column_without_text_is_a_failure(value):
-    find, *_ = given_answers(GivenAnswers(field="response"))
+    find, *_ = given_answers(GivenAnswers(field="response"), "m")
     of = item(response=value)
     found = find(of, ask(of))
     assert isinstance(found, Failure)

@@ -17,6 +17,7 @@ from orchestrator.records import Item, Message
 from orchestrator.runner.planning.prepare import prepare
 from orchestrator.runner.results.frames import ITEM_COLUMNS, _items
 from orchestrator.statistics.multiple import connected
+from tests.datasets.test_open import opened
 from tests.e2e.runs import write_recipe
 
 NOWHERE = "http://127.0.0.1:9"
@@ -67,6 +68,36 @@ def test_frames_and_dataset_know_the_same_clusters_and_copies(drawn, seed):
     assert partition(rows[PROMPT]) == partition(copies)
     assert (clusters.n, clusters.n_prompts) == (len({*codes}), len({*copies}))
     assert (clusters.n < clusters.n_prompts) == (len({*codes}) < len({*copies}))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz")), min_size=1), st.randoms())
+def test_items_without_keys_are_numbered_among_those_that_ask_the_same(
+    tmp_path_factory, drawn, order
+):
+    """By what else they hold, so that the order of the rows decides no key."""
+
+    def keys_of(rows):
+        path = tmp_path_factory.mktemp("rows") / "items.jsonl"
+        path.write_text("".join(json.dumps({"prompt": p, "note": n}) + "\n" for p, n in rows))
+        dataset = opened(path)
+        found: dict[str, list[tuple[str, str]]] = {}
+        for index, (prompt, note) in enumerate(rows):
+            found.setdefault(prompt, []).append((dataset.item(index).key, note))
+        assert dataset.keys() == {key for group in found.values() for key, _ in group}
+        return found
+
+    found = keys_of(drawn)
+    for group in found.values():
+        first = min(key for key, _ in group)
+        keys = [first, *(f"{first}-{n}" for n in range(2, len(group) + 1))]
+        assert sorted(key for key, _ in group) == sorted(keys)
+        for note in "xyz":
+            alike = [keys.index(key) for key, one in group if one == note]
+            assert alike == [*range(alike[0], alike[0] + len(alike))] if alike else True
+    moved = keys_of(order.sample(drawn, len(drawn)))
+    assert {one: sorted(group) for one, group in moved.items()} == {
+        one: sorted(group) for one, group in found.items()
+    }
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1))

@@ -136,10 +136,12 @@ def test_a_refusal_says_how_consent_is_shown(web, tmp_path):
     assert "HF_TOKEN" in message_of(web, tmp_path / "file")
 
 
-def test_a_server_that_stalls_is_tried_again(web, tmp_path):
+def test_a_server_that_stalls_is_tried_again(web, tmp_path, monkeypatch):
+    monkeypatch.setattr(_download, "STALL_S", 0.5)
     web.faults["/file"] = ["stall"]
     assert fetch(web, tmp_path / "file").read_bytes() == CONTENT
-    assert web.counts["/file"] == 2
+    # A busy machine may stall, too.
+    assert web.counts["/file"] >= 2
 
 
 def test_no_server_is_an_error_and_not_an_exception_of_sockets(tmp_path):

@@ -111,7 +111,7 @@ def test_answers_are_read_from_a_sheet_too(tmp_path):
     write(
         tmp_path / "a.xlsx", first=[["id", "output", "generator"], [1, "So.", "m"], [2, "No.", "m"]]
     )
-    answers = AnswerFile(GivenAnswers(path=str(tmp_path / "a.xlsx")))
+    answers = AnswerFile(GivenAnswers(path=str(tmp_path / "a.xlsx")), "m")
     assert "text from 'output'" in answers.read_as
     assert [text(answers, item(key)) for key in "12"] == ["So.", "No."]
 

@@ -80,7 +80,7 @@ def test_a_split_is_named_where_there_are_several_and_no_test(write):
     write("train.jsonl", "a")
     folder = write("dev.jsonl", "b")
     with pytest.raises(
-        DatasetError, match=r"set 'split'; available: (train, validation|validation, train)"
+        DatasetError, match=r"set dataset: {split: (train|validation)}; available: .*, "
     ):
         opened(folder)
     assert prompts(folder, split="validation") == ["b"]
@@ -136,7 +136,7 @@ def test_the_readme_names_configs_and_splits(write):
 def test_a_config_is_asked_for_where_none_is_marked(write):
     folder = write("a/test.jsonl", "a")
     card(folder, "configs: [{config_name: one, data_dir: a}, {config_name: two, data_dir: a}]")
-    with pytest.raises(DatasetError, match="set 'config'; available: one, two"):
+    with pytest.raises(DatasetError, match=r"set dataset: {config: one}; available: one, two"):
         opened(folder)
 
 

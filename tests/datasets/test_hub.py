@@ -31,7 +31,7 @@ def test_a_split_that_is_not_there_is_an_error_that_lists_those_that_are(web):
 
 def test_of_several_configs_one_must_be_named(web):
     web.files[API] = json.dumps({"a": {"test": ["x"]}, "b": {"test": ["x"]}}).encode()
-    with pytest.raises(DatasetError, match="set 'config'; available: a, b"):
+    with pytest.raises(DatasetError, match=r"set dataset: {config: a}; available: a, b"):
         opened("huggingface", repository=REPOSITORY)
 
 

@@ -86,7 +86,9 @@ def test_columns_that_only_later_rows_have_are_found(file):
 
 def test_a_row_without_the_key_that_others_have_is_an_error(file):
     path = file("x.jsonl", '{"prompt": "a", "id": 1}\n{"prompt": "b"}\n')
-    assert message_of(path) == ("x.jsonl:2: no 'id', which is the key; or set fields: {key: null}")
+    assert message_of(path) == (
+        "x.jsonl:2: no 'id', which is the key; or set dataset: {fields: {key: null}}"
+    )
 
 
 def test_keys_that_are_numbers_are_the_same_as_texts(file):

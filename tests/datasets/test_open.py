@@ -193,7 +193,9 @@ def test_two_columns_that_could_be_meant_are_an_error(path):
     message = message_of(write(path, [{"prompt": "Add", "input": "1 2"}]))
     assert "'prompt' and 'input' could each be the prompt" in message
     rows = write(path, [{"prompt": "x", "id": "1", "key": "2"}])
-    assert "fields: {key: key}, or key: null" in message_of(rows)
+    assert "set dataset: {fields: {key: key}}, or set dataset: {fields: {key: null}}" in message_of(
+        rows
+    )
     assert opened(rows, fields={"key": "id"}).item(0).key == "1"
 
 

@@ -166,7 +166,7 @@ def found(answers, n):
 @pytest.mark.parametrize("form", FORMS)
 def test_answers_of_each_form_are_found_and_one_that_failed_costs_that_item_only(tmp_path, form):
     rows = [(0, "So."), (1, None), (2, "Later.")]
-    answers = AnswerFile(GivenAnswers(path=str(write(tmp_path / form, FORMS[form](rows)))))
+    answers = AnswerFile(GivenAnswers(path=str(write(tmp_path / form, FORMS[form](rows)))), "m")
     got = [found(answers, n) for n in range(3)]
     assert [one.text for one in got if isinstance(one, Generation)] == ["So.", "Later."]
     assert isinstance(got[1], Failure)
@@ -196,7 +196,7 @@ ENDED = {
 def test_an_answer_that_was_cut_says_so_and_one_that_was_withheld_is_none(tmp_path, form):
     def ended(why):
         path = write(tmp_path / "a.jsonl", [ENDED[form](why)])
-        return found(AnswerFile(GivenAnswers(path=str(path))), 0)
+        return found(AnswerFile(GivenAnswers(path=str(path)), "m"), 0)
 
     assert [ended(why).finish_reason for why in ("length", "MAX_TOKENS")] == ["length"] * 2
     assert [ended(why).finish_reason for why in ("stop", "end_turn", "", None)] == ["given"] * 4
@@ -208,14 +208,14 @@ def test_a_chat_and_a_text_that_could_each_be_the_answer_are_refused(tmp_path):
     row = {"id": 0, "messages": chat(0, "gold"), "response": "said"}
     path = write(tmp_path / "a.jsonl", [row])
     with pytest.raises(DatasetError, match="'response' and 'messages' could each be the answer"):
-        AnswerFile(GivenAnswers(path=str(path)))
-    named = AnswerFile(GivenAnswers(path=str(path), text="response"))
+        AnswerFile(GivenAnswers(path=str(path)), "m")
+    named = AnswerFile(GivenAnswers(path=str(path), text="response"), "m")
     assert getattr(found(named, 0), "text", None) == "said"
 
 
 def test_a_chat_that_ends_with_a_question_is_the_prompt_of_the_text_beside_it(tmp_path):
     row = {"messages": chat(0, "")[:1], "response": "said"}
-    answers = AnswerFile(GivenAnswers(path=str(write(tmp_path / "a.jsonl", [row]))))
+    answers = AnswerFile(GivenAnswers(path=str(write(tmp_path / "a.jsonl", [row]))), "m")
     assert getattr(found(answers, 0), "text", None) == "said"
 
 
@@ -261,11 +261,11 @@ def test_what_programs_write_loosely_is_read(tmp_path, name):
 # Rows with what is needed, under no usual name.
 UNUSUAL = {
     "capitals": ({"ID": 1, "Question": "a", "Answer": "b"},
-                 "prompt: 'Question', reference: 'Answer', key: 'ID'"),
-    "blanks": ({" prompt": "a"}, "prompt: ' prompt'"),
-    "lm-eval": ({"doc_id": 1, "doc": {"question": "a"}}, "prompt: 'doc.question'"),
-    "a batch": ({"custom_id": 1, "body": {"messages": []}}, "messages: 'body.messages'"),
-    "dots": ({"meta.id": 1, "data.query": "a"}, "prompt: 'data.query', key: 'meta.id'"),
+                 "prompt: Question, reference: Answer, key: ID"),
+    "blanks": ({" prompt": "a"}, 'prompt: " prompt"'),
+    "lm-eval": ({"doc_id": 1, "doc": {"question": "a"}}, "prompt: doc.question"),
+    "a batch": ({"custom_id": 1, "body": {"messages": []}}, "messages: body.messages"),
+    "dots": ({"meta.id": 1, "data.query": "a"}, "prompt: data.query, key: meta.id"),
     "nothing": ({"x": {"y": 1}}, "prompt: COLUMN"),
 }  # fmt: skip
 
@@ -281,8 +281,8 @@ def test_columns_of_unusual_names_are_proposed_and_then_read(tmp_path, form):
         fields = yaml.safe_load(f"{{{proposed}}}")
         assert opened(path, fields=fields).item(0).prompt == "a"
     with pytest.raises(DatasetError, match="available: ") as raised:
-        AnswerFile(GivenAnswers(path=str(path)))
-    assert f"set text: '{'Answer' if form == 'capitals' else 'COLUMN'}'" in str(raised.value)
+        AnswerFile(GivenAnswers(path=str(path)), "m")
+    assert f"text: {'Answer' if form == 'capitals' else 'COLUMN'}}}" in str(raised.value)
 
 
 OTHERWISE = {
@@ -346,7 +346,7 @@ def test_a_compressed_file_is_read_and_one_that_is_damaged_or_a_bomb_refused(
     whole = pack.compress(text.get(suffix, b'{"id": 1, "prompt": "hi"}\n'))
 
     def read():
-        AnswerFile(GivenAnswers(path=str(path), text="prompt"))
+        AnswerFile(GivenAnswers(path=str(path), text="prompt"), "m")
         return len(opened(path, suffix[1:]))
 
     path.write_bytes(whole)
@@ -367,7 +367,9 @@ def test_rows_on_a_path_keep_what_stands_beside_them(tmp_path):
         {"context": "c", "qas": [{"id": 1, "question": "Why?", "answers": {"text": ["a", "a"]}}]}
     ]}], "other": [{"x": 1}]}  # fmt: skip
     path = write(tmp_path / "squad.json", squad)
-    with pytest.raises(DatasetError, match="could be any of data, other; name its path by rows:"):
+    with pytest.raises(
+        DatasetError, match=r"could be any of data, other; set dataset: {rows: data}"
+    ):
         opened(path)
     fields = {"reference": "answers", "cluster": "context"}
     item = opened(path, rows="data.paragraphs.qas", fields=fields).item(0)

@@ -67,7 +67,9 @@ def test_text_that_is_no_list_of_turns_is_an_error_that_says_what_to_do(tmp_path
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "items.jsonl"
     path.write_text('{"turns": "Name a colour."}', encoding="utf-8")
-    assert "for one question set fields: {prompt: turns}" in message_of(path)
+    assert "for one question set dataset: {fields: {prompt: turns, turns: null}}" in message_of(
+        path
+    )
 
 
 def test_a_prompt_beside_turns_is_not_guessed_between(tmp_path, monkeypatch):

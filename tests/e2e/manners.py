@@ -55,18 +55,21 @@ class Endpoint:
         url: As the provider prints it.
         bodies: Of all that were asked for a text.
         headers: Of all requests.
+        n_posted: Requests that were posted, to whatever route.
     """
 
     def __init__(self, manner: Manner) -> None:
         self.url = ""
         self.bodies: list[Body] = []
         self.headers: list[Mapping[str, str]] = []
+        self.n_posted = 0
         self._manner = manner
         self._models = Openai(Toy(Rules(quality=QUALITIES), tuple(QUALITIES)))
 
     async def answer(self, request: web.Request) -> web.Response:
         """Reply as the manner says."""
         self.headers.append(request.headers)
+        self.n_posted += request.method == "POST"
         manner = self._manner
         path, _, query = manner.place.partition("?")
         header, value = manner.key

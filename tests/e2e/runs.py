@@ -41,12 +41,12 @@ def fake_server(
         yield line.split()[1]
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
         server.stderr.close()
 
 
 def stats(url: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{url}/fake/stats", timeout=10) as reply:  # noqa: S310 (loopback)
+    with urllib.request.urlopen(f"{url}/fake/stats", timeout=60) as reply:  # noqa: S310 (loopback)
         return dict(json.load(reply))
 
 

@@ -41,7 +41,7 @@ def write_recipe(path, url, *, n=20, seed=0):
 
 
 def generated_tokens(url):
-    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as reply:  # noqa: S310 (loopback)
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as reply:  # noqa: S310 (loopback)
         lines = reply.read().decode().splitlines()
     return sum(
         float(line.split()[-1]) for line in lines if line and line[0] != "#" and "tokens" in line

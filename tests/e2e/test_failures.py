@@ -32,6 +32,8 @@ from tests.e2e.runs import MODELS, ROOT, command, fake_server, run, stats, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 SLOW = [{"latency_s": 0.05}]
+# Of an end that waits for no reply, no start and no time limit, each of which takes minutes.
+AT_ONCE_S = 30.0
 
 
 def launched(path, *, n=200, kind="scripted", rules=SLOW, **changes):
@@ -68,7 +70,7 @@ def log_of(run_dir):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def until(condition, seconds=30, process=None):
+def until(condition, seconds=60, process=None):
     """Wait for a condition, at most so many seconds; a process that ends first fails the test."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
@@ -96,7 +98,17 @@ def n_outcomes(run_dir):
     return 0
 
 
-def said(process, seconds=40):
+def n_sent(run_dir):
+    """Requests that the run's status tells of; it is written each second."""
+    path = run_dir / "status.json"
+    return json.loads(path.read_text())["values"].get("requests_sent", 0) if path.exists() else 0
+
+
+def has_begun_to_stop(run_dir):
+    return any("interrupted by" in line["message"] for line in log_of(run_dir))
+
+
+def said(process, seconds=60):
     out, err = process.communicate(timeout=seconds)
     return " ".join((out + err).split())
 
@@ -138,9 +150,9 @@ def test_a_signal_while_a_server_starts_ends_both_at_once(start, tmp_path, numbe
     told = time.monotonic()
     words = said(process)
     assert process.returncode == EXIT_INTERRUPTED, words
-    assert time.monotonic() - told < 8
+    assert time.monotonic() - told < AT_ONCE_S
     assert "resume with the same command" in words
-    until(lambda: not psutil.pid_exists(int(found[1])), 5)
+    until(lambda: not psutil.pid_exists(int(found[1])))
 
 
 @contextlib.contextmanager
@@ -160,23 +172,25 @@ def test_ctrl_c_while_connecting_to_a_server_that_hangs_ends_at_once(start, tmp_
         told = time.monotonic()
         words = said(process)
     assert process.returncode == EXIT_INTERRUPTED, words
-    assert time.monotonic() - told < 5
+    assert time.monotonic() - told < AT_ONCE_S
 
 
 def test_a_second_ctrl_c_does_not_wait_for_what_is_in_flight(start, tmp_path):
-    recipe = launched(tmp_path / "r.json", rules=[{"latency_s": 60}])
+    recipe = launched(tmp_path / "r.json", rules=[{"latency_s": 300}])
     process = start(recipe, tmp_path / "run")
-    pid = until(lambda: server_pid(tmp_path / "run"))
-    time.sleep(0.3)
+    until(lambda: n_sent(tmp_path / "run"), process=process)
+    pid = server_pid(tmp_path / "run")
     process.send_signal(signal.SIGINT)
+    # Two signals of one kind that come before either was taken are one.
+    until(lambda: has_begun_to_stop(tmp_path / "run"), process=process)
     time.sleep(0.5)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     told = time.monotonic()
     words = said(process)
     assert process.returncode == EXIT_INTERRUPTED, words
-    assert time.monotonic() - told < 10
-    assert not psutil.pid_exists(pid)
+    assert time.monotonic() - told < AT_ONCE_S
+    until(lambda: not psutil.pid_exists(pid))
 
 
 def claim_another_version(run_dir):
@@ -307,9 +321,10 @@ def test_ctrl_c_in_a_notebook_ends_the_run_in_its_thread(tmp_path):
 
 def test_a_plan_can_be_counted_while_the_run_writes(start, tmp_path):
     with fake_server(SLOW) as url:
-        recipe = write_recipe(tmp_path / "r.json", url, limits={"max_in_flight": 2})
+        # So long that it still writes when its plan has been counted.
+        recipe = write_recipe(tmp_path / "r.json", url, n=400, limits={"max_in_flight": 2})
         process = start(recipe, tmp_path / "run")
-        until(lambda: n_outcomes(tmp_path / "run") > 10)
+        until(lambda: n_outcomes(tmp_path / "run") > 10, process=process)
         counted = api.plan(recipe, run_dir=tmp_path / "run")
         process.send_signal(signal.SIGINT)
         said(process)
@@ -327,12 +342,12 @@ def test_a_warning_of_a_batch_system_or_a_terminal_that_goes_away_stops_the_run_
     pid = until(lambda: server_pid(tmp_path / "run"), process=process)
     until(lambda: n_outcomes(tmp_path / "run"), process=process)
     process.send_signal(number)
-    until(lambda: any("interrupted by" in line["message"] for line in log_of(tmp_path / "run")))
+    until(lambda: has_begun_to_stop(tmp_path / "run"))
     process.send_signal(number)
-    _, errors = process.communicate(timeout=40)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == EXIT_INTERRUPTED, errors
     assert "resume with the same command" in errors
-    until(lambda: not psutil.pid_exists(pid), 10)
+    until(lambda: not psutil.pid_exists(pid))
     # All that was sent has an outcome: nothing was cut short.
     values = json.loads((tmp_path / "run" / "status.json").read_text())["values"]
     assert values["requests_sent"] == n_outcomes(tmp_path / "run")
@@ -343,7 +358,7 @@ def test_a_client_that_hands_itself_on_leaves_the_results_to_its_successor(
 ):
     monkeypatch.setenv("ORCHESTRATOR_HANDS_ON", "1")
     with fake_server(SLOW) as url:
-        recipe = write_recipe(tmp_path / "r.json", url, n=8, limits={"max_in_flight": 2})
+        recipe = write_recipe(tmp_path / "r.json", url, n=16, limits={"max_in_flight": 2})
         process = start(recipe, tmp_path / "run")
         until(lambda: n_outcomes(tmp_path / "run") > 20, process=process)
         process.send_signal(signal.SIGUSR1)
@@ -392,7 +407,7 @@ def test_a_run_under_nohup_goes_on_when_the_terminal_goes_away(tmp_path):
 def test_a_terminal_that_is_gone_leaves_a_run_that_can_be_resumed(tmp_path):
     """Let every write to it fail with EIO."""
     ours, theirs = pty.openpty()
-    recipe = launched(tmp_path / "r.json", n=12)
+    recipe = launched(tmp_path / "r.json", n=24)
     argv = [
         sys.executable, "-c",
         "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
@@ -403,8 +418,8 @@ def test_a_terminal_that_is_gone_leaves_a_run_that_can_be_resumed(tmp_path):
         pid = until(lambda: server_pid(tmp_path / "run"), process=process)
         until(lambda: n_outcomes(tmp_path / "run"), process=process)
         os.close(ours)
-        process.wait(40)
-    until(lambda: not psutil.pid_exists(pid), 10)
+        process.wait(60)
+    until(lambda: not psutil.pid_exists(pid))
     assert any("interrupted by SIGHUP" in line["message"] for line in log_of(tmp_path / "run"))
     assert run(recipe, tmp_path / "run").returncode == EXIT_COMPLETE
 

@@ -85,7 +85,8 @@ def tree(folder):
 def _killed(here, url, *arguments):
     before = stats(url)["total"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", *arguments],
+        # Slower than by default, so that it does not end before it is killed.
+        [sys.executable, "-m", "orchestrator", *arguments, "--set", "limits.max_in_flight=2"],
         cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={**_environment(), "PYTHONPATH": os.environ["PYTHONPATH"]},
     )  # fmt: skip

@@ -71,8 +71,8 @@ def family(pid):
 
 
 def left_of(processes):
-    """Those that live on for ten seconds."""
-    _, left = psutil.wait_procs(processes, timeout=10)
+    """Those that live on for a minute: on a busy machine an end takes a while."""
+    _, left = psutil.wait_procs(processes, timeout=60)
     return [process.pid for process in left if process.status() != psutil.STATUS_ZOMBIE]
 
 

@@ -245,7 +245,7 @@ def viewed(user: User, *arguments: str) -> Iterator[Callable[[str], Any]]:
         assert process.stderr is not None
         link = next(line.split()[1] for line in process.stderr if line.startswith("open "))
         # It is said a moment before it listens.
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 browser.open(link, timeout=30).close()
@@ -263,7 +263,7 @@ def viewed(user: User, *arguments: str) -> Iterator[Callable[[str], Any]]:
         yield get
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     # 130 of the process that reads for it, where runs are others'.
     assert process.returncode in {0, 130}
 

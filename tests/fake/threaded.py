@@ -22,7 +22,7 @@ def threaded(serving: Callable[[], AbstractAsyncContextManager[Any]]) -> Iterato
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     served, loop, done = found
     try:
         yield served

@@ -130,7 +130,7 @@ def test_labels_are_numbers_and_words_or_refused(case):
 @fuzz(300, case=st.sampled_from(ANSWERS).flatmap(lambda row: files([row])))
 def test_given_answers_are_found_or_refused(case):
     def read(path: Path) -> None:
-        find, identity, _ = given_answers(GivenAnswers(path=str(path)))
+        find, identity, _ = given_answers(GivenAnswers(path=str(path)), "m")
         assert identity["answers"]
         for key in ("81", "3", "a", "other"):
             item = Item(key=key, messages=(Message("user", "hi"),))

@@ -2,6 +2,9 @@
 
 import json
 import math
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from orchestrator.store import codec
 from tests.fuzz import served
 from tests.fuzz.fuzzing import fuzz, replies
 
+ABOUT_THE_SERVER = {"provenance", "load"}
 MOST = 2**63
 ROUNDING = 0.01
 MOST_MASS = 1.03
@@ -88,6 +92,13 @@ def check_counts(*counts: int | None) -> None:
         assert count is None or 0 <= count < MOST
 
 
+def check_answer(kind: str, call: str, at: int, body: bytes) -> None:
+    """Of the server itself it may know nothing; what it was asked, it answers."""
+    found = served.answer(kind, call, at, body)
+    assert found is not None or call in ABOUT_THE_SERVER
+    check(found)
+
+
 def check(found: served.Answer) -> None:
     """It is aligned, in order, no probability is above one, and the store takes and returns it."""
     match found:
@@ -141,13 +152,43 @@ def cut(body: bytes) -> st.SearchStrategy[bytes]:
 @pytest.mark.parametrize("kind", served.KINDS)
 def test_the_recording_that_goes_wrong_is_right_before(kind):
     for call, kept in served.recorded(kind).items():
-        if kept and call not in {"provenance", "load"}:
-            found = served.answer(kind, call, -1, b"")
-            check(found)
+        if kept and call not in ABOUT_THE_SERVER:
+            check_answer(kind, call, -1, b"")
     assert isinstance(served.answer(kind, "draw", -1, b""), Generation)
     assert isinstance(served.answer(kind, "choice", -1, b""), Choice)
 
 
 @fuzz(600, case=wrong())
 def test_a_reply_gone_wrong_is_a_failure_or_can_be_true(case):
-    check(served.answer(*case))
+    check_answer(*case)
+
+
+def of_other_lengths(reply: Any) -> Iterator[bytes]:
+    """The reply with each list in it empty, without its last entry, or with that one twice."""
+    for path in lists_in(reply):
+        for n_kept, n_again in ((0, 0), (-1, 0), (None, -1)):
+            changed = deepcopy(reply)
+            found = changed
+            for key in path:
+                found = found[key]
+            found[:] = found[:n_kept] + (found[n_again:] if n_again else [])
+            yield json.dumps(changed).encode()
+
+
+def lists_in(reply: Any, *path: int | str) -> Iterator[tuple[int | str, ...]]:
+    if isinstance(reply, list):
+        yield path
+    # Those further on in a list are like its first ones.
+    keys = reply if isinstance(reply, dict) else range(min(len(reply), 2))
+    for key in keys:
+        if isinstance(reply[key], dict | list):
+            yield from lists_in(reply[key], *path, key)
+
+
+@pytest.mark.parametrize("kind", served.KINDS)
+def test_a_list_of_another_length_is_a_failure_or_can_be_true(kind):
+    for call, kept in served.recorded(kind).items():
+        for at, reply in enumerate(kept.values()):
+            if reply.body.startswith((b"{", b"[")):
+                for body in of_other_lengths(json.loads(reply.body)):
+                    check_answer(kind, call, at, body)

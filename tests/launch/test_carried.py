@@ -80,14 +80,14 @@ async def test_a_server_is_told_where_it_is_by_its_machine(tmp_path):
         assert process.environ()["SLURMD_NODENAME"] == "n7"
     finally:
         await server.stop()
-    assert wait_gone(server.pid, 5)
+    assert wait_gone(server.pid)
     assert server.exit_code() == 0, "it ended in order"
 
 
 async def test_it_ends_when_what_stands_for_it_here_is_killed(tmp_path):
     server = await started(Near(), tmp_path / "m.log")
     await asyncio.to_thread(server.kill)
-    assert wait_gone(server.pid, 10)
+    assert wait_gone(server.pid)
 
 
 async def test_it_tells_that_its_machine_ended_it(tmp_path):
@@ -95,7 +95,7 @@ async def test_it_tells_that_its_machine_ended_it(tmp_path):
     watchdog = psutil.Process(server.pid).parent()
     assert watchdog is not None
     watchdog.terminate()
-    assert wait_gone(server.pid, 10)
+    assert wait_gone(server.pid)
     await server.stop()
     assert server.was_told
 
@@ -117,22 +117,24 @@ async def test_it_tells_so_too_if_what_stands_for_it_here_lives_on(tmp_path):
     watchdog = psutil.Process(server.pid).parent()
     assert watchdog is not None
     watchdog.terminate()
-    assert wait_gone(watchdog.pid, 10)
+    assert wait_gone(watchdog.pid)
     await asyncio.to_thread(server.kill)
     assert server.was_told
 
 
 async def test_it_ends_when_it_is_cut_off_from_its_client(tmp_path, monkeypatch):
-    monkeypatch.setattr(_supervisor, "LEASE_S", 1.0)
+    monkeypatch.setattr(_supervisor, "LEASE_S", 2.0)
+    monkeypatch.setattr(_supervisor, "_BEAT_S", 0.1)
     server = await started(Near(), tmp_path / "m.log")
+    monkeypatch.setattr(_supervisor, "_BEAT_S", 600.0)
     try:
-        assert wait_gone(server.pid, 15)
+        assert wait_gone(server.pid)
     finally:
         await server.stop()
 
 
 async def test_it_lives_while_its_client_does(tmp_path, monkeypatch):
-    monkeypatch.setattr(_supervisor, "LEASE_S", 1.0)
+    monkeypatch.setattr(_supervisor, "LEASE_S", 3.0)
     monkeypatch.setattr(_supervisor, "_BEAT_S", 0.1)
     server = await started(Near(), tmp_path / "m.log")
     await asyncio.sleep(4)
@@ -154,18 +156,21 @@ def test_what_brings_it_ends_with_this_process(tmp_path):
             assert time.monotonic() < end
             time.sleep(0.05)
         process.kill()
-    assert wait_gone(int(log.read_text().split()[-1]), 10)
+    assert wait_gone(int(log.read_text().split()[-1]))
 
 
 class Queue(Near):
-    """Gets its machine later than a server may take to start."""
+    """Gets its machine once it was asked for what it waits."""
 
     queues = True
 
-    def __init__(self):
-        super().__init__("sh", "-c", 'sleep 1; exec "$@"', "sh")
+    def __init__(self, asked):
+        self.asked = asked
+        waits = f'until [ -e {asked} ]; do sleep 0.1; done; sleep 0.5; exec "$@"'
+        super().__init__("sh", "-c", waits, "sh")
 
     def waiting(self):
+        self.asked.touch()
         return "job 3 is pending (Resources)"
 
 
@@ -173,7 +178,8 @@ async def test_a_wait_in_a_queue_is_not_part_of_the_start(tmp_path, monkeypatch,
     monkeypatch.setattr(_supervisor, "_QUEUE_S", 0.2)
     caplog.set_level("INFO")
     spec = launch(None).spec(MODELS)
-    server = await start_server(replace(spec, start_timeout_s=20.0), tmp_path / "m.log", Queue())
+    carrier = Queue(tmp_path / "asked")
+    server = await start_server(replace(spec, start_timeout_s=60.0), tmp_path / "m.log", carrier)
     await server.stop()
     assert caplog.text.count("job 3 is pending (Resources)") == 1
 
@@ -232,7 +238,7 @@ async def test_it_tells_whether_its_node_was_lost_with_it(tmp_path, said, was_lo
     carrier = Failing("sh", "-c", f'"$@"; echo {said} >&2', "sh")
     server = await started(carrier, tmp_path / "m.log")
     psutil.Process(server.pid).kill()
-    await asyncio.to_thread(server._process.wait, 20)
+    await asyncio.to_thread(server._process.wait, 60)
     await server.stop()
     assert server.was_lost is was_lost
 
@@ -319,7 +325,7 @@ def test_a_watchdog_elsewhere_that_is_told_nothing_ends(tmp_path):
         assert int(port) > 0
         assert rank == b"0"
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_variables_of_the_node_win_over_those_of_the_client(tmp_path):

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -211,15 +210,17 @@ def test_a_cancelled_start_stops_its_conversion(
 ) -> None:
     file = write(tmp_path / "m.gguf", model("qwen2", num_hidden_layers=1))
     begun, rows, ended = threading.Event(), _converted._rows, threading.Event()
+    stops: list[threading.Event] = []
 
     def slow_rows(*arguments: Any) -> Any:
         begun.set()
-        time.sleep(0.02)
+        assert stops[0].wait(60)
         return rows(*arguments)
 
-    def convert(*arguments: Any) -> None:
+    def convert(file: Path, sha256: str, place: Path, stop: threading.Event) -> None:
+        stops.append(stop)
         try:
-            convert_all(*arguments)
+            convert_all(file, sha256, place, stop)
         finally:
             ended.set()
 
@@ -235,7 +236,7 @@ def test_a_cancelled_start_stops_its_conversion(
             await task
 
     asyncio.run(main())
-    assert ended.wait(10)
+    assert ended.wait(60)
     assert [one.name for one in cache.iterdir() if not one.name.endswith(".lock")] == []
 
 

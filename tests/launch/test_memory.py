@@ -3,14 +3,16 @@
 import itertools
 import json
 import struct
+from typing import Any
 
+import numpy as np
 import pytest
 
 from launch import _memory, embedded, vllm
 from orchestrator.errors import LaunchError
 from orchestrator.serving import ServedModel
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "hidden_size": 4096,
     "intermediate_size": 14336,
     "num_hidden_layers": 32,
@@ -88,6 +90,60 @@ def test_latent_attention_keeps_one_short_vector_a_token(tmp_path):
     config = CONFIG | {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
     need = _memory.footprint(write(tmp_path, config), max_model_len=100)
     assert (need.cache, need.cache_splits) == (32 * 100 * 576 * 2, 1)
+
+
+SIZES = ("weights", "cache", "cache_wanted", "overhead")
+AT_ONCE: dict[str, Any] = {"max_model_len": 1000, "sequences": 8, "batched_tokens": 2000}
+
+
+@pytest.mark.parametrize(
+    ("name", "many", "grow"),
+    [
+        ("max_model_len", True, "cache cache_wanted"),
+        ("max_model_len", False, "cache cache_wanted overhead"),
+        ("sequences", True, "cache_wanted overhead"),
+        ("sequences", False, "cache_wanted overhead"),
+        ("batched_tokens", True, "overhead"),
+        ("batched_tokens", False, ""),
+        ("hidden_size", True, "cache cache_wanted overhead"),
+        ("intermediate_size", True, "overhead"),
+        ("vocab_size", True, "overhead"),
+        ("num_hidden_layers", True, "cache cache_wanted"),
+        ("num_key_value_heads", True, "cache cache_wanted"),
+    ],
+)
+def test_sizes_grow_in_proportion_to_what_they_depend_on(tmp_path, name, many, grow):
+    """Of fewer tokens than may be computed at a time, all are; of many, no more than may be."""
+
+    def sizes(times):
+        asked = AT_ONCE | {"batched_tokens": 2000 if many else 32 * 1000}
+        told = {key: n * times if key == name else n for key, n in (CONFIG | asked).items()}
+        folder = write(tmp_path, {key: told[key] for key in CONFIG})
+        need = _memory.footprint(folder, **{key: told[key] for key in asked})
+        return np.array([getattr(need, size) for size in SIZES])
+
+    once, twice, four_times = map(sizes, (1, 2, 4))
+    assert {SIZES[i] for i in np.flatnonzero(twice > once)} == {*grow.split()}
+    # Of overhead, which has parts of its own, only what grows is in proportion.
+    assert list(four_times - twice) == list(2 * (twice - once))
+    assert all(twice[i] in {once[i], 2 * once[i]} for i in range(3))
+
+
+def test_each_sequence_has_logits_of_the_whole_vocabulary(tmp_path):
+    def grows(vocabulary):
+        folder = write(tmp_path, CONFIG | {"vocab_size": vocabulary})
+        one, two = (_memory.footprint(folder, sequences=n, batched_tokens=1) for n in (1, 2))
+        return two.overhead - one.overhead
+
+    assert grows(2000) == 2 * grows(1000) > 0
+
+
+def test_floats_of_twice_the_bytes_take_twice_the_memory(tmp_path):
+    folder = write(tmp_path, tensors={"a": ("BF16", 2000), "b": ("F32", 400)})
+    half, full = (_memory.footprint(folder, dtype=dtype, **AT_ONCE) for dtype in ("half", "float"))
+    for size in SIZES[:3]:
+        assert getattr(full, size) == 2 * getattr(half, size)
+    assert half.overhead < full.overhead < 2 * half.overhead
 
 
 def test_splits_divide_the_heads(tmp_path):

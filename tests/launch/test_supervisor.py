@@ -23,7 +23,7 @@ def stub_argv(extra: tuple[str, ...], port: int, host: str = "127.0.0.1") -> tup
     return (sys.executable, "-S", str(STUB), "--port", str(port), *extra)
 
 
-def stub(*extra: str, timeout_s: float = 20.0, grace_s: float = 5.0) -> ServerSpec:
+def stub(*extra: str, timeout_s: float = 60.0, grace_s: float = 5.0) -> ServerSpec:
     return ServerSpec(
         kind="stub",
         names=("m",),
@@ -40,8 +40,9 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_gone(pid: int, timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
+def wait_gone(pid: int) -> bool:
+    # Soon, on a machine that is not busy.
+    deadline = time.monotonic() + 60
     while is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not is_alive(pid)
@@ -100,36 +101,36 @@ async def test_stop_ends_the_children_of_the_server_too(tmp_path):
     child_pid = tmp_path / "pid"
     server = await start_server(stub("--child-pid", str(child_pid)), tmp_path / "m.log")
     await server.stop()
-    assert wait_gone(int(child_pid.read_text()), 2)
+    assert wait_gone(int(child_pid.read_text()))
 
 
 async def test_children_of_a_server_that_died_by_itself_are_ended(tmp_path):
     child_pid = tmp_path / "pid"
     async with await start_server(stub("--child-pid", str(child_pid)), tmp_path / "m.log") as s:
         os.kill(s.pid, signal.SIGKILL)
-        assert wait_gone(int(child_pid.read_text()), 5)
+        assert wait_gone(int(child_pid.read_text()))
 
 
 async def test_a_death_later_on_is_seen_as_its_exit_code(tmp_path):
     async with await start_server(stub(), tmp_path / "m.log") as server:
         os.kill(server.pid, signal.SIGKILL)
-        await asyncio.to_thread(wait_gone, server.pid, 5)
-        await asyncio.to_thread(server._process.wait, 5)
+        await asyncio.to_thread(wait_gone, server.pid)
+        await asyncio.to_thread(server._process.wait, 60)
         assert server.exit_code() == -signal.SIGKILL
 
 
 async def test_killing_the_watchdog_kills_the_server(tmp_path):
     async with await start_server(stub(), tmp_path / "m.log") as server:
         server._process.kill()
-        assert await asyncio.to_thread(wait_gone, server.pid, 5)
+        assert await asyncio.to_thread(wait_gone, server.pid)
 
 
 async def test_cancelling_stop_kills_at_once(tmp_path):
-    server = await start_server(stub("--stubborn", grace_s=60), tmp_path / "m.log")
+    server = await start_server(stub("--stubborn", grace_s=600), tmp_path / "m.log")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await server.stop()
-    assert wait_gone(server.pid, 2)
+    assert wait_gone(server.pid)
 
 
 def never_ready(timeout_s: float) -> ServerSpec:
@@ -170,7 +171,12 @@ async def test_a_program_that_is_not_there_is_named(tmp_path):
 
 async def test_a_server_that_never_lists_its_model_times_out_and_is_ended(tmp_path):
     before = set(psutil.Process().children(recursive=True))
-    message = await start_failing(never_ready(1), tmp_path / "m.log")
+    # More time where it did not even answer.
+    message = ""
+    for timeout_s in (1, 5, 25):
+        message = await start_failing(never_ready(timeout_s), tmp_path / "m.log")
+        if "does not list" in message:
+            break
     assert "was not ready in time (/v1/models does not list n)" in message
     assert set(psutil.Process().children(recursive=True)) <= before
 
@@ -244,8 +250,8 @@ def test_no_server_is_left_when_we_are_ended_by(number, tmp_path):
         assert ours.stdout is not None
         pid = int(ours.stdout.readline())
         ours.send_signal(number)
-        assert wait_gone(pid, 10)
-        assert wait_gone(int(child.read_text()), 10)
+        assert wait_gone(pid)
+        assert wait_gone(int(child.read_text()))
 
 
 KEEPING = ORPHANING.replace(
@@ -266,6 +272,6 @@ def test_a_kept_server_outlives_us_and_ends_with_its_children_on_sigterm(tmp_pat
         assert is_alive(pid)
     finally:
         os.kill(watchdog, signal.SIGTERM)
-    assert wait_gone(pid, 10)
-    assert wait_gone(int(child.read_text()), 10)
-    assert wait_gone(watchdog, 10)
+    assert wait_gone(pid)
+    assert wait_gone(int(child.read_text()))
+    assert wait_gone(watchdog)

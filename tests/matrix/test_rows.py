@@ -18,6 +18,7 @@ from orchestrator.interface.exporting import material
 from orchestrator.report.html import page
 from orchestrator.runner.results.tables import summarise
 from orchestrator.tables import cell_text
+from tests import slices
 from tests.matrix.served import kept_server
 from tests.matrix.test_methods_on_servers import METHODS, MODELS
 from tests.oracles.verdicts.runs import told
@@ -120,6 +121,8 @@ def server():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_rows(name, server, tmp_path, approved, monkeypatch):
+    # What was approved was made in one part.
+    slices.small(monkeypatch)
     # Draws are of an address, whose port is another one each time.
     monkeypatch.setattr("orchestrator.runner.models.identity.address", lambda spec: "")
     server.bodies.clear()

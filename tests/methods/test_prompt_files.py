@@ -1,6 +1,9 @@
 """Prompts of the user's from files beside the recipe, read when it is loaded."""
 
 import json
+import os
+from contextlib import suppress
+from threading import Event, Thread
 
 import pytest
 
@@ -108,6 +111,32 @@ def test_what_is_wrong_with_a_file_is_said_with_the_recipes_line(load_with, file
 def test_a_file_that_cannot_be_read_is_a_fault(load_with, given):
     with pytest.raises(RecipeError, match="cannot be read"):
         load_with(given)
+
+
+def test_what_never_ends_is_refused_unread(load_with, tmp_path):
+    for endless in ("/dev/zero", "/dev/null"):
+        with pytest.raises(RecipeError, match="cannot be read: it is no file"):
+            load_with({"file": endless})
+    pipe = tmp_path / "pipe.j2"
+    os.mkfifo(pipe)
+    is_over = Event()
+
+    def write():
+        """Whoever reads the pipe gets a template, each time."""
+        while not is_over.is_set():
+            with suppress(BrokenPipeError):
+                pipe.write_text(TEMPLATE)
+
+    writer = Thread(target=write)
+    writer.start()
+    try:
+        with pytest.raises(RecipeError, match="cannot be read: it is no file"):
+            load_with("pipe.j2")
+    finally:
+        is_over.set()
+        read_end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        writer.join()
+        os.close(read_end)
 
 
 @pytest.mark.parametrize("given", [{"file": 7}, {"path": "mine.j2"}, 7])

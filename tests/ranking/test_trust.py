@@ -67,7 +67,7 @@ def test_a_judge_that_writes_is_held_to_its_winners_and_to_texts_that_can_be_rea
     assert flips.verdict == "not trusted"
     assert "100 %" in flips.reasons[0]
     unread = verdicts("mt_bench_judge", by_item(8, **same | {"parsed": False}))
-    assert unread.reasons == ("gave no judgment in 8 of 8 cases, too many for a majority",)
+    assert unread.reasons == ("has no judgment in 8 of 8 cases, too many for a majority",)
 
 
 def test_a_rating_by_a_judge_that_writes_has_no_order():

@@ -62,9 +62,21 @@ def styled(*rows):
 @pytest.mark.parametrize(
     ("rows", "words", "is_doubtful"),
     [
-        ([("a", 1000, 1268, 268), ("b", 1254, 986, -268)], "a leads; a rises by 268 points", True),
-        ([("a", 1100, 1040, -60), ("b", 900, 960, 60)], "a leads, too; a falls by 60 points", True),
-        ([("a", 1100, 1092, -8), ("b", 900, 908, 8)], "a leads, too; a falls by 8 points", False),
+        (
+            [("a", 1000, 1268, 268), ("b", 1254, 986, -268)],
+            "a is rated highest; a rises by 268 points",
+            True,
+        ),
+        (
+            [("a", 1100, 1040, -60), ("b", 900, 960, 60)],
+            "a is rated highest, too; a falls by 60 points",
+            True,
+        ),
+        (
+            [("a", 1100, 1092, -8), ("b", 900, 908, 8)],
+            "a is rated highest, too; a falls by 8 points",
+            False,
+        ),
     ],
 )
 def test_what_equal_style_makes_of_the_ratings_is_said(rows, words, is_doubtful):

@@ -29,7 +29,7 @@ def _drain(display):
     """Wait until the display's thread has taken what it was given."""
     taken = threading.Event()
     display._put(lambda _: taken.set())
-    assert taken.wait(5)
+    assert taken.wait(60)
     with display._changed:
         pass
 

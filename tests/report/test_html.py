@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.figures import key
+from orchestrator.probing.record import BAD, Finding, ProbeRecord
 from orchestrator.report.html import basis, charts, methods, page, shell
 from orchestrator.report.html.examples import examples
 from orchestrator.report.text import safe_block
 from orchestrator.report.words import plain
 from orchestrator.runner.results.tables import all_sources
+from orchestrator.store import FailureCount
 from orchestrator.tables import Cell, Column, Measured, make_table
 from tests.report import hostile
 
@@ -69,6 +71,48 @@ def read(whole):
     reader = Reader()
     reader.feed(whole)
     return reader
+
+
+@pytest.mark.parametrize(
+    ("table", "known"),
+    [
+        (basis.requests, ["10{n}", "20{n}", "30{n}", "40{n}", "50{n}"]),
+        (basis.lost, ["cause {n}", "60{n}", "message {n}"]),
+        (basis.models, ["weights {n}", "server {n}", "address {n}", "identity {n}"]),
+        (basis.probes, ["backend {n}", "version {n}", "name {n}", "value {n}", "said {n}"]),
+    ],
+)
+def test_each_model_has_a_row_with_all_that_is_known_of_it(material, table, known):
+    names = ["a", "b", "c"]
+    counts = ("done", "failed", "retried", "prompt_tokens", "completion_tokens")
+    progress = [
+        {"name": name, **{count: 100 * (k + 1) + n for k, count in enumerate(counts)}}
+        for n, name in enumerate(names)
+    ]
+    of_all = replace(
+        material,
+        settings={"models": {name: {"weights": f"weights {n}"} for n, name in enumerate(names)}},
+        identities={name: {"kind": f"identity {n}"} for n, name in enumerate(names)},
+        servers={name: [f"server {n}", f"address {n}"] for n, name in enumerate(names)},
+        progress={"models": progress},
+        lost=[
+            FailureCount._make((False, name, f"cause {n}", 0, 600 + n, f"message {n}"))
+            for n, name in enumerate(names)
+        ],
+        probes={
+            name: ProbeRecord(
+                backend=f"backend {n}",
+                model=name,
+                version=f"version {n}",
+                findings=(Finding(f"name {n}", f"value {n}", BAD, f"said {n}", ""),),
+            )
+            for n, name in enumerate(names)
+        },
+    )
+    rows = [" | ".join(map(str, row)) for row in table(of_all).rows]
+    for n, (name, row) in enumerate(zip(names, rows, strict=True)):
+        assert row.startswith(f"{name} | ")
+        assert [mark for mark in known if mark.format(n=n) not in row] == []
 
 
 def test_no_tag_of_a_model_becomes_a_tag(read):

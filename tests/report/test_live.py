@@ -1,4 +1,8 @@
+import re
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from orchestrator import numbers
@@ -49,6 +53,31 @@ def test_a_run_is_not_said_to_be_complete_before_it_is():
 def test_one_failed_unit_of_a_million_is_still_seen():
     text = framed(a_progress(units_total=10**6, units_stored=0, units_failed=1, units_done=1))
     assert "┅" in text
+
+
+@given(
+    st.tuples(*[st.sampled_from([0, 1]) | st.integers(0, 1000)] * 4).filter(any),
+    st.integers(0, 9),
+    st.sampled_from([(40, "utf-8", "╍━┅─"), (60, "ascii", "=-x."), (150, "utf-8", "╍━┅─")]),
+)
+@example((1000, 1, 1, 0), 0, (40, "utf-8", "╍━┅─"))
+@example((1000, 1, 1, 1), 0, (40, "utf-8", "╍━┅─"))
+def test_the_parts_of_the_bar_are_shares_of_its_width(counts, n_not_needed, shown):
+    stored, good, failed, _ = counts
+    width, encoding, signs = shown
+    progress = a_progress(
+        units_total=sum(counts) + n_not_needed, units_not_needed=n_not_needed,
+        units_stored=stored, units_done=good + failed, units_failed=failed,
+    )  # fmt: skip
+    lines = framed(progress, width, encoding).splitlines()
+    (bar,) = (line.split()[0] for line in lines if re.search(r"\S  +[0-9.]+ %$", line))
+    cells = [bar.count(sign) for sign in signs]
+    assert bar == "".join(sign * n for sign, n in zip(signs, cells, strict=True))
+    assert len(bar) == min(width - len("  100.0 %"), 100)
+    for n, part in zip(cells, counts, strict=True):
+        # Rounded, and each other part may have taken a cell so as to be seen.
+        assert abs(n - len(bar) * part / sum(counts)) < 4
+        assert n > 0 or not part
 
 
 def test_a_frame_shows_the_ranking_as_it_forms():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.brief import _REMEDIES, _REPLIES, CUT, brief
+from orchestrator.report.brief import _REMEDIES, CUT, THINKING, brief
 from orchestrator.report.brief_text import brief_text
 from orchestrator.report.html import page as html
 from orchestrator.report.progress import Completeness
@@ -45,15 +45,17 @@ def states(draw):
     analysis = analysed(apart, n_items, coverage)
     ended = draw(st.sampled_from([100, 90]))
     failed = draw(st.sampled_from([0, 0, 5]))
-    others = ["bad_request", "method", *(cause for cause, *_ in _REPLIES)]
-    causes = draw(st.lists(st.sampled_from([*_REMEDIES, *others]), max_size=3))
-    said = ["so", *(f"it {part} then" for _, part, _ in _REPLIES)]
+    others = ["bad_request", "method", *(cause for of, *_ in _REMEDIES for cause in of.split())]
+    causes = draw(st.lists(st.sampled_from(others), max_size=3))
+    said = ["so", *(f"it {part} then" for _, part, _ in _REMEDIES if part)]
     failures = [
-        FailureCount(permanent=False, model=draw(st.sampled_from(MODELS)), cause=cause, status=0,
-                     n=3, last_message=draw(st.sampled_from(said)))
+        FailureCount(permanent=draw(st.booleans()), model=draw(st.sampled_from(MODELS)),
+                     cause=cause, status=0, n=3, last_message=draw(st.sampled_from(said)))
         for cause in causes
     ]  # fmt: skip
-    notes = draw(st.sampled_from([[], [f"{CUT}, and judged as far as they go: ash 3 of 40"]]))
+    shares = ": ash 3 of 40"
+    notes = [f"{CUT}, and judged as far as they go{shares}", f"{THINKING}, which so{shares}; do"]
+    notes = draw(st.sampled_from([[], notes]))
     exact = draw(st.sampled_from([{}, dict.fromkeys(MODELS, 0.5)]))
     analyses = draw(st.sampled_from([[], [{"kind": "human_labels", "labels": "l.csv"}]]))
     made = brief(
@@ -78,30 +80,31 @@ def test_each_cause_has_its_sentence_and_no_sentence_is_without_its_cause(state)
     )
     is_left = bool(made.incomplete)
     is_failed = "none failed" not in made.checks[0].says.text()
-    remedies = {_REMEDIES[one.cause] for one in failures if one.cause in _REMEDIES and is_short}
-    for remedy in _REMEDIES.values():
-        about = [one for one in said if one.startswith(remedy)]
-        assert len(about) == (remedy in remedies)
-        models = {one.model for one in failures if _REMEDIES.get(one.cause) == remedy}
-        assert all(model in one for one in about for model in models)
-    assert any(one.startswith(f"R{AGAIN}") for one in said) == (is_left and not remedies)
-    kept = {
-        (one.model, one.cause, remedy)
+    blamed = {
+        (remedy, one.permanent, one.cause, one.model)
         for one in failures
-        for cause, part, remedy in _REPLIES
-        if is_failed and one.cause == cause and part in one.last_message
-    }
-    for model, cause, remedy in kept:
-        (about,) = [one for one in said if one.startswith(remedy) and f"`--retry {cause}`" in one]
-        assert model in about
-        assert SEE in about
+        for remedy in [
+            *(way for of, part, way in _REMEDIES
+              if one.cause in of.split() and part in f"candidate: {one.last_message}"),
+        ][:1]
+        if is_short
+    }  # fmt: skip
+    for remedy, permanent, cause, model in blamed:
+        about = [one for one in said if one.startswith(remedy) and model in one]
+        again = f"`--retry {cause}`. What failed: {SEE}" if permanent else AGAIN
+        assert any(again in one for one in about)
+    for way in {way for *_, way in _REMEDIES}:
+        of_way = {model for remedy, *_, model in blamed if remedy == way}
+        about = [one for one in said if one.startswith(way)]
+        assert bool(of_way) == bool(about)
+        assert all(model in of_way for model in MODELS for one in about if model in one)
+    is_again = any(not permanent for _, permanent, *_ in blamed)
+    assert any(one.startswith(f"R{AGAIN}") for one in said) == (is_left and not is_again)
     assert any(one.startswith("See why") for one in said) == (
-        is_failed and not is_left and not remedies and not kept
-    )
-    assert any(SEE in one for one in said) == (
-        bool(kept) or (is_failed and not is_left and not remedies)
+        is_failed and not is_left and not blamed
     )
     assert any(one.startswith("Raise `max_tokens`") for one in said) == bool(notes)
+    assert any(one.startswith("Set `thinking`") for one in said) == bool(notes)
     assert any(one.startswith("Try ") for one in said) == bool(analysis.warning or analysis.caution)
     is_open = question.state in ("open", "tied") and not analysis.caution
     assert any(one.startswith("More prompts") for one in said) == is_open

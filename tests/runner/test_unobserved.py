@@ -2,7 +2,9 @@
 
 import json
 
+import msgspec
 import numpy as np
+import pytest
 
 from orchestrator.ask import GenerateAsk
 from orchestrator.recipe.load import loads
@@ -26,13 +28,29 @@ def of_earlier_version(listed: int = 2, *, offsets: bool) -> Generation:
     )
 
 
-def test_alternatives_without_texts_are_listed_with_their_log_probabilities(tmp_path):
+@pytest.fixture
+def speller(tmp_path):
     text = {
         "models": {"m": {"base_url": "http://127.0.0.1:1/v1"}},
         "dataset": {"kind": "demo"},
         "methods": [{"kind": "answers"}],
     }
-    speller = Speller(loads(json.dumps(text).encode(), tmp_path / "x.json"))
+    return Speller(loads(json.dumps(text).encode(), tmp_path / "x.json"))
+
+
+@pytest.mark.parametrize("is_spelled", [False, True])
+@pytest.mark.parametrize("has_ids", [False, True])
+def test_ids_are_said_to_be_kept_where_they_are(speller, has_ids, is_spelled):
+    ids = np.array([7], np.int32) if has_ids else None
+    made = msgspec.structs.replace(of_earlier_version(offsets=False), token_ids=ids)
+    said = "\n".join(speller.missing(ASK, made, is_spelled=is_spelled))
+    assert ("holds the ids of these tokens without their texts" in said) == (
+        has_ids and not is_spelled
+    )
+    assert ("Neither the ids nor the texts" in said) == (not has_ids and not is_spelled)
+
+
+def test_alternatives_without_texts_are_listed_with_their_log_probabilities(speller):
     made = of_earlier_version(offsets=True)
     assert made.top is not None
     (row,) = alternatives("m", made.top, speller)

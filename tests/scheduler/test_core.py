@@ -101,15 +101,6 @@ def test_a_server_out_of_reach_for_too_long_fails_all_its_requests_and_nobody_el
     assert c.take("other", 6.0) is not None
 
 
-def test_what_was_in_flight_when_a_model_was_given_up_fails_for_now_only():
-    c = core()
-    c.submit(request(), 0.0)
-    taken = c.take("m", 0.0)
-    assert c.kill("m", BAD) == []
-    (end,) = c.done(taken, BAD, 1.0)
-    assert (end.outcome.cause, end.outcome.permanent) == ("dead_server", False)
-
-
 def test_a_wrong_key_ends_the_model_for_this_call_and_is_no_outcome():
     c = core()
     for position in range(3):
@@ -308,26 +299,6 @@ def test_a_model_has_its_own_number_of_attempts():
     c.submit(request(), 0.0)
     (end,) = c.done(c.take("m", 0.0), BROKEN, 0.0)
     assert isinstance(end, Settled)
-
-
-def test_a_connection_that_hangs_is_a_sign_about_the_model_not_an_attempt():
-    c = core(dead_after_s=30.0)
-    c.submit(request(), 0.0)
-    slow = Failure("timeout", "no reply")
-    (end,) = c.not_connected(c.take("m", 0.0), slow, 0.0)
-    assert isinstance(end, Retried)
-    assert c.models["m"].down_since is not None
-    (end,) = c.not_connected(c.take("m", 40.0), slow, 40.0)
-    assert end.outcome.cause == "dead_server"
-
-
-def test_a_server_that_is_wrong_for_the_model_ends_it_without_an_outcome_to_keep():
-    c = core()
-    for position in range(2):
-        c.submit(request(position=position), 0.0)
-    ends = c.not_connected(c.take("m", 0.0), BAD, 0.0)
-    assert [end.outcome.cause for end in ends] == ["dead_server"] * 2
-    assert not any(end.outcome.permanent for end in ends)
 
 
 def test_after_a_rate_cap_the_connection_is_kept():

@@ -29,7 +29,9 @@ def test_equal_values_have_the_p_value_of_a_closed_form(n, c):
     assert expected <= found <= expected * (1 + NEAR)
 
 
-@pytest.mark.parametrize(("wins", "n"), [(5, 20), (39, 100), (1, 12), (30, 31), (0, 8), (150, 400)])
+@pytest.mark.parametrize(
+    ("wins", "n"), [(5, 20), (39, 100), (1, 12), (30, 31), (0, 8), (150, 400), (10_200, 20_000)]
+)
 def test_wins_and_losses_have_the_interval_of_clopper_and_pearson(wins, n):
     values = alone([1.0] * wins + [0.0] * (n - wins))
     (p,), ((low,), (high,)) = p_values(*values), intervals(*values, 0.05)
@@ -39,6 +41,19 @@ def test_wins_and_losses_have_the_interval_of_clopper_and_pearson(wins, n):
     assert (low, high) == pytest.approx((ends.low, ends.high), abs=0.004)
     assert low <= ends.low + 1e-3
     assert high >= ends.high - 1e-3
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 9, 20_000])
+def test_units_that_are_alike_count_as_if_none_were(kinds):
+    """Many units are summed by kind; a change of the last digit makes each its own."""
+    rng = np.random.default_rng(kinds)
+    totals, sizes = alone(rng.integers(0, kinds, 20_000) / max(kinds - 1, 1) * 0.7)
+    apart = totals + rng.random(totals.shape) * 1e-13
+    assert p_values(totals, sizes, 0.36) == pytest.approx(p_values(apart, sizes, 0.36), rel=1e-6)
+    for found, expected in zip(
+        intervals(totals, sizes, 0.05), intervals(apart, sizes, 0.05), strict=True
+    ):
+        assert found == pytest.approx(expected, abs=1e-9)
 
 
 def test_the_probability_is_that_of_sums_of_exponentials():

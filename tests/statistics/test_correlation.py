@@ -288,9 +288,9 @@ def test_prompts_with_points_in_two_categories_are_one_prompt(rng):
 def test_a_hundred_thousand_points_take_seconds(kind, rng):
     x = rng.normal(size=100_000)
     y = np.round(x + rng.normal(size=100_000), 1)
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = correlated(x, y, np.arange(100_000) // 5, kind=kind)
-    assert time.perf_counter() - begin < 10.0
+    assert time.process_time() - begin < 10.0
     assert found.interval.high - found.interval.low < 0.02
 
 

@@ -119,6 +119,6 @@ def test_what_is_no_battle_is_refused(second, score):
 def test_a_thousand_orders_of_the_published_size_take_seconds(rng):
     fought = peers(rng, 79, np.linspace(1, -1, 9))
     assert fought[1].size == 36 * 7 * 79
-    begin = time.perf_counter()
+    begin = time.process_time()
     bootstrap_elo(fought[0], fought[1], Resampling(1000, rng))
-    assert time.perf_counter() - begin < 60
+    assert time.process_time() - begin < 60

@@ -106,7 +106,7 @@ def test_ties_and_unread_orders_are_no_flips():
     ties = replace(judged(0, 30), decision_ba=np.zeros(30))
     found = assess("j", ties)
     assert (found.verdict, found.n_decided, found.n_pairs) == ("cannot be said yet", 0, 30)
-    assert "of 30 pairs none is decided in both orders" in not_known_yet([found])
+    assert "of 30 pairs none has a winner in both orders" in not_known_yet([found])
     assert np.isnan(found.flips.value)
 
 
@@ -189,7 +189,7 @@ def test_a_judge_that_calls_nearly_all_ties_is_named_for_that():
     )  # fmt: skip
     found = assess("j", judgments)
     assert (found.verdict, found.grounds) == ("not trusted", ("ties",))
-    assert "only 5 of 245 pairs are decided in both orders" in found.reasons[0]
+    assert "only 5 of 245 pairs have a winner in both orders" in found.reasons[0]
     assert "contradicts" not in no_ranking([found])
 
 
@@ -208,7 +208,7 @@ def test_half_of_the_judgments_of_one_model_are_missing(n_units, n_missing, refu
 
 
 @given(st.integers(1, 40), st.integers(1, 3), st.data())
-def test_as_many_more_judgments_as_are_said_settle_it(n_prompts, n_each, data):
+def test_as_many_more_clusters_as_are_said_settle_it(n_prompts, n_each, data):
     n_pairs = n_prompts * n_each
     n_flips = data.draw(st.integers(0, n_pairs))
     clusters = np.repeat(np.arange(n_prompts), n_each)
@@ -219,7 +219,7 @@ def test_as_many_more_judgments_as_are_said_settle_it(n_prompts, n_each, data):
     assume("would be needed" not in advice)
     more = int(re.sub(r"\D", "", advice))
     assert more > 0
-    n_all = n_prompts + -(-more // n_each)
+    n_all = n_prompts + more
     at = np.resize(np.arange(n_pairs), n_all * n_each)
     again = replace(
         judgments,

@@ -6,6 +6,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store import Store
+from tests import slices
+
+
+@pytest.fixture(autouse=True)
+def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store of a few rows is read, copied and repaired in several parts."""
+    slices.small(monkeypatch, "orchestrator.store")
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def often(monkeypatch):
 
 
 def until(what, expected):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while what() != expected:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -65,13 +65,18 @@ def test_the_log_is_moved_into_the_file_while_a_run_is_idle(tmp_path, often):
 
 def test_the_log_is_moved_into_the_file_while_more_comes(tmp_path, often):
     with Store.open(tmp_path / "store.sqlite") as store:
-        for first in range(0, 200, 10):
+        # On a busy machine it may take more than the first two hundred.
+        for first in range(0, 1000, 10):
             put(store, first, first + 10)
             time.sleep(0.02)
-        assert held(tmp_path / "store.sqlite") >= 100
+            if first % 200 == 190 and held(tmp_path / "store.sqlite") >= 100:
+                break
+        else:
+            pytest.fail("less than a hundred of a thousand are in the file")
 
 
-def test_a_clean_end_waits_for_who_reads(tmp_path):
+def test_a_clean_end_waits_for_who_reads(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "_CLOSE_WAIT_S", 60.0)
     path = tmp_path / "store.sqlite"
     store = Store.open(path)
     put(store, 0, 5)

@@ -110,6 +110,23 @@ def test_a_model_that_never_answered_has_no_rating(tables_of):
     assert len(found["peer_elo.elo_wins"].rows) == 6
 
 
+def test_every_table_of_ratings_ends_with_the_models_that_have_none(tables_of):
+    """Names that would stand first and last; so would a rating that is no number."""
+    models = {"0", *MODELS, "z"}
+    rows = [row | {"missing": ["0", "z"]} for row in rows_of()]
+    tables = tables_of(rows, families=dict.fromkeys(models, "x") | {"b": "y", "c": "y"})
+    for key, name in (
+        ("peer_elo", "rating"),
+        ("peer_elo.elo", "as published"),
+        ("peer_elo.without_kin", "rating"),
+    ):
+        assert set(column(tables[key], "model")) == models
+        cells = column(tables[key], name)
+        ratings = [-np.inf if cell.value is None else cell.value for cell in cells]
+        assert ratings == sorted(ratings, reverse=True)
+        assert np.isinf(ratings).sum() == 2
+
+
 def published_elo(votes, seed=0, runs=300):
     """Medians over resampled votes, one vote at a time, as the source computes them."""
     drawn = random.Random(seed)

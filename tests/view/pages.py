@@ -47,7 +47,7 @@ def served(
         yield lambda: links[-1]
     finally:
         process.send_signal(2)
-        assert process.wait(20) == 0, "".join(said)
+        assert process.wait(60) == 0, "".join(said)
         assert list((state / "view").iterdir()) == []
         listener.join()
         stream.close()

@@ -4,6 +4,7 @@ Each answer of the page is held against the same question asked of plain rows in
 """
 
 from functools import partial
+from itertools import product
 from typing import Any
 
 import polars as pl
@@ -132,15 +133,27 @@ def test_answers_that_were_scored_show_their_mean_score(tmp_path_factory, scores
     methods = [{"kind": "pointwise", "judges": list(JUDGES), "candidates": list(MODELS)}]
     make_run(folder / "a", frames, SETTINGS | {"methods": methods})
     viewer = Viewer([folder], folder / "side").enter()
+
+    def worth_of(item, model):
+        found = [value for key, value in scores.items() if key[:2] == (item, model)]
+        return mean([value for value in found if value is not None])
+
     for row in viewer.json("/api/runs/a/items?answers=")["rows"]:
-        worth = [
-            mean([v for key, v in scores.items() if key[:2] == (row["item"], m) and v is not None])
-            for m in MODELS
-        ]
+        worth = [worth_of(row["item"], model) for model in MODELS]
         assert [cell["worth"] for cell in row["answers"]] == pytest.approx(worth)
         top = max([one for one in worth if one is not None], default=None)
         alone = [top is not None and one == top and worth.count(top) == 1 for one in worth]
         assert [bool(cell["best"]) for cell in row["answers"]] == alone
+    given_scores = [one for one in scores.values() if one is not None]
+    for of, to in product(MODELS if given_scores else (), ("", MODELS[0])):
+        against = [one for one in MODELS if one != of and to in ("", one)]
+        gaps = {
+            item: [worth_of(item, one) - worth_of(item, of) for one in against
+                   if None not in (worth_of(item, one), worth_of(item, of))]
+            for item in ("i0", "i1")
+        }  # fmt: skip
+        expected = [item for item, found in gaps.items() if any(gap > 0 for gap in found)]
+        assert items_of(viewer, show="lost", of=of, to=to) == expected
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])

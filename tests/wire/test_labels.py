@@ -156,3 +156,11 @@ def test_a_recorded_body_is_read(recorded):
     assert isinstance(choice, Choice)
     assert choice.logprobs[:2] == pytest.approx((-6.663655757904053, -6.749593257904053))
     assert choice.upper[2] == pytest.approx(-6.898030757904053)
+
+
+@pytest.mark.parametrize("id_", [0, 8, 362, 999_999_999])
+def test_a_token_that_is_named_by_an_id_is_quoted_as_it_came(id_):
+    failure = read([(f"token_id:{id_}", -0.2), ("token_id:426", -2.0)])
+    assert isinstance(failure, Failure)
+    assert f"by ids ('token_id:{id_}')" in failure.message
+    assert "token_id:7'" not in failure.message

@@ -1,11 +1,13 @@
 """The one table of refusals: status x documented words x whose state."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.backend import base_url_fault
 from orchestrator.records import ACCOUNT, REQUEST, SERVER, UNCLEAR, Failure
 from orchestrator.wire.drawn import Reading
 from orchestrator.wire.failures import classify, in_reply
@@ -295,6 +297,16 @@ def test_a_redirect_names_its_target_and_is_the_servers():
     failure = classify(308, b"", {"location": "https://example.org/v1/chat/completions"})
     assert (failure.cause, failure.permanent, failure.scope) == ("redirected", False, SERVER)
     assert "https://example.org/v1/chat/completions" in failure.message
+
+
+@pytest.mark.parametrize("route", ["chat/completions", "completions", "models"])
+@pytest.mark.parametrize("address", ["https://example.org/v1", "http://h:8/a?api-version=1", ""])
+def test_a_redirect_names_the_base_url_that_can_be_pasted(address, route):
+    place, mark, query = address.partition("?")
+    said = classify(301, b"", {"location": f"{place}/{route}{mark}{query}"}).message
+    named = re.findall(r"; correct base_url to (\S+)", said)
+    assert named == [address] * bool(address)
+    assert not any(base_url_fault(one) for one in named)
 
 
 @given(status=st.integers(201, 599), message=st.text(max_size=60))

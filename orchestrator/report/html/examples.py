@@ -10,6 +10,7 @@ from orchestrator import numbers
 from orchestrator.columns import RowRoles
 from orchestrator.contracts.context import Named, answer_frames, role_slices, roles_in, there
 from orchestrator.frames import lazy_of, row_of
+from orchestrator.ranking.cells import entropy
 from orchestrator.ranking.judged import order_decisions
 from orchestrator.report.html.figures import Material
 from orchestrator.report.text import safe_block
@@ -83,7 +84,7 @@ def _judgments(role: RowRoles) -> _Kinds:
     good &= ~pl.col("same_text").fill_null(value=False)
     least = pl.min_horizontal((ab - _EVEN).abs(), (ba - _EVEN).abs())
     first, second = pl.col("first"), pl.col("second")
-    spread = (_entropy("p_ab") + _entropy("p_ba")) / 2
+    spread = pl.sum_horizontal(entropy("p_ab"), entropy("p_ba")) / 2
     flips = (ab - ba).abs()
     says = (
         "Both orders agree, with the highest probability.",
@@ -97,12 +98,6 @@ def _judgments(role: RowRoles) -> _Kinds:
     )
     wanted = ("prefer_a", "prefer_a_ab", "prefer_a_ba", "same_text", "p_ab", "p_ba")
     return role.pairs.columns(), wanted, kinds
-
-
-def _entropy(column: str) -> pl.Expr:
-    p = pl.element()
-    mass = pl.when(p > 0).then(-p * p.log()).otherwise(0.0)
-    return pl.col(column).list.eval(mass).list.sum().fill_null(0.0)
 
 
 def _rewritings(role: RowRoles) -> _Kinds:

@@ -3,8 +3,10 @@
 What stays in memory are 12 bytes an answer; texts are read from the file when they are asked for.
 """
 
+import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 from unicodedata import normalize
@@ -17,7 +19,7 @@ from orchestrator.dataset.answers import AnswerRow, Form, answer_row, find_form
 from orchestrator.dataset.fields import key_text
 from orchestrator.dataset.files import open_rows
 from orchestrator.dataset.rows import Faults, Rows
-from orchestrator.dataset.shapes import RowError, at
+from orchestrator.dataset.shapes import RowError, at, flow
 from orchestrator.disk.files import sha256_of
 from orchestrator.errors import DatasetError
 from orchestrator.recipe.settings import GivenAnswers
@@ -44,7 +46,7 @@ _ERROR: Final = re.compile(
 _SEVERAL: Final = -1
 
 
-def given_answers(given: GivenAnswers) -> tuple[Find, dict[str, str], str]:
+def given_answers(given: GivenAnswers, model: str) -> tuple[Find, dict[str, str], str]:
     """Return a function that finds a model's answers, its identity, and what a file was read as.
 
     Raises:
@@ -54,8 +56,19 @@ def given_answers(given: GivenAnswers) -> tuple[Find, dict[str, str], str]:
         column = given.field
         identity = {"answers": f"field {column}"}
         return (lambda item, ask: _in_field(item, ask, column)), identity, ""
-    answers = AnswerFile(given)
+    answers = AnswerFile(given, model)
     return answers.find, answers.identity, answers.read_as
+
+
+def _advice(given: GivenAnswers, model: str, when: str = "", /, **settings: str) -> str:
+    """Return what to set, any one of the settings, as a recipe takes it; empty for none."""
+    if not settings:
+        return ""
+    path = os.path.relpath(given.path or "")
+    now = given.model_dump(exclude_none=True) | {"path": path}
+    one, *others = ({name: value} for name, value in settings.items())
+    or_other = "".join(f", or {flow(other)[1:-1]} in its place" for other in others)
+    return f"; set{when} models: {flow({model: {'answers': now | one}})}{or_other}"
 
 
 class AnswerFile:
@@ -65,24 +78,26 @@ class AnswerFile:
         DatasetError: If the file is missing or malformed, with every row that is not right.
     """
 
-    def __init__(self, given: GivenAnswers) -> None:
+    def __init__(self, given: GivenAnswers, model: str) -> None:
         path = Path(given.path or "")
-        self._rows = open_rows(path, path.name, rows=given.rows)
+        self._advice = partial(_advice, given, model)
         names = {name: getattr(given, name) or "" for name in ("key", "prompt", "text")}
         self._has_named_key = bool(given.key)
         self._file = path.name
+        where = ""
+        try:
+            self._rows = open_rows(path, path.name, rows=given.rows)
+            where = f"{self._rows.where(0) if len(self._rows) else self._file}: "
+            self._form = find_form(self._rows, **names)
+        except RowError as error:
+            raise DatasetError(f"{where}{error}{self._advice(**error.settings)}") from error
         self.identity = {"answers": sha256_of(path), "generator": given.generator or ""} | {
             f"answers.{name}": value
             for name, value in (*names.items(), ("rows", given.rows))
             if value
         }
-        try:
-            self._form = find_form(self._rows, **names)
-        except RowError as error:
-            where = self._rows.where(0) if len(self._rows) else self._file
-            raise DatasetError(f"{where}: {error}") from error
-        found, generators, n_empty = _read(self._rows, self._form, given.generator)
-        _check_generators(path.name, given.generator, generators)
+        found, generators, n_empty = self._read(given.generator)
+        self._check_generators(given.generator, generators)
         self.read_as = _read_as(self._rows, self._form, found, n_empty)
         first = found[0][1].key
         self._first = f" (the first there is to {first!r:.80})" if first else ""
@@ -104,15 +119,17 @@ class AnswerFile:
         for place in (one for one in places if one != _SEVERAL):
             try:
                 row = answer_row(self._rows.row(place), self._form)
-            except (RowError, DatasetError) as error:
+            except DatasetError as error:
                 return no_answer(f"{self._rows.where(place)}: {error}")
             is_sure = self._has_named_key or row.turn > 1
             begin = row.begin(item.prompt, n_turns, is_sure=is_sure)
             if begin is not None:
                 return self._text_of(row, item, ask, begin)
+            there = self._rows.row(place)
+            column = next(one for one in self._form.key if key_text(at(there, one)))
             said = (
-                f"{self._rows.where(place)} has the key {item.key!r} but a different prompt; "
-                "if they belong together, set 'key'"
+                f"{self._rows.where(place)} has the key {item.key!r} but a different prompt"
+                f"{self._advice(', if they belong together', key=column)}"
             )
         # Keys that look the same, or nearly: another Unicode form, blanks at the end, other case.
         key = item.key
@@ -122,6 +139,49 @@ class AnswerFile:
             if other != key and near != {_SEVERAL}:
                 return no_answer(f"{said}; it has one to {other!a}, not to {key!a}")
         return no_answer(said)
+
+    def _read(
+        self, generator: str | None
+    ) -> tuple[list[tuple[int, AnswerRow]], dict[str, int], int]:
+        """The rows of one generator with where they stand, texts left out.
+
+        Also how many each generator has, and how many of those that were read have no text.
+        """
+        rows, faults = self._rows, Faults()
+        generators: dict[str, int] = {}
+        found: list[tuple[int, AnswerRow]] = []
+        n_empty = 0
+        for index in range(len(rows)):
+            try:
+                row = answer_row(rows.row(index), self._form)
+            except RowError as error:
+                faults.add(rows.where(index), f"{error}{self._advice(**error.settings)}")
+                continue
+            is_empty = not any(text and text.strip() for turns, _ in row.samples for text in turns)
+            if not (is_empty and not row.generator):
+                # A request that failed names no model.
+                generators[row.generator] = generators.get(row.generator, 0) + 1
+            if generator is None or row.generator == generator:
+                n_empty += is_empty
+                found.append((index, row._replace(samples=())))
+        faults.check()
+        if found and n_empty == len(found):
+            where = rows.where(found[0][0])
+            raise DatasetError(f"{where}: no text for an answer, as in all other rows")
+        return found, generators, n_empty
+
+    def _check_generators(self, generator: str | None, there: dict[str, int]) -> None:
+        """Raises DatasetError where it is not clear whose answers are meant."""
+        names = ", ".join(repr(name) for name in list(there)[:_SHOWN])
+        more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
+        if generator is not None and generator not in there:
+            what = f"there are {names}{more}" if any(there) else "it names no model"
+            raise DatasetError(f"{self._file}: no answers by {generator!r}; {what}")
+        if generator is None and len(there) > 1:
+            advice = self._advice(generator=next(iter(there)))
+            raise DatasetError(f"{self._file}: answers by {names}{more}{advice}")
+        if not there:
+            raise DatasetError(f"{self._file}: has no answers")
 
     def _place(self, *address: object) -> int:
         """The row at an address; `_SEVERAL` for none that it could be."""
@@ -135,8 +195,7 @@ class AnswerFile:
     ) -> Generation | Failure:
         n = row.repeat + len(row.samples)
         if not row.repeat <= ask.repeat < n:
-            said = f"{self._file} has {n} answers to {item.key!r}, not {ask.repeat + 1}"
-            return no_answer(said)
+            return no_answer(f"{self._file} has {n} answers to {item.key!r}, not {ask.repeat + 1}")
         turns, end = row.samples[ask.repeat - row.repeat]
         turns = turns[begin:]
         number = 0 if row.turn else ask.turn - 1
@@ -178,37 +237,6 @@ def _answer(text: str | None, where: str, end: str = UNSAID) -> Generation | Fai
     return Generation(text, LENGTH if end == LENGTH else GIVEN)
 
 
-def _read(
-    rows: Rows, form: Form, generator: str | None
-) -> tuple[list[tuple[int, AnswerRow]], dict[str, int], int]:
-    """The rows of one generator with where they stand, texts left out.
-
-    Also how many each generator has, and how many of those that were read have no text.
-    """
-    faults = Faults()
-    generators: dict[str, int] = {}
-    found: list[tuple[int, AnswerRow]] = []
-    n_empty = 0
-    for index in range(len(rows)):
-        try:
-            row = answer_row(rows.row(index), form)
-        except RowError as error:
-            faults.add(rows.where(index), str(error))
-            continue
-        is_empty = not any(text and text.strip() for turns, _ in row.samples for text in turns)
-        if not (is_empty and not row.generator):
-            # A request that failed names no model.
-            generators[row.generator] = generators.get(row.generator, 0) + 1
-        if generator is None or row.generator == generator:
-            n_empty += is_empty
-            found.append((index, row._replace(samples=())))
-    faults.check()
-    if found and n_empty == len(found):
-        where = rows.where(found[0][0])
-        raise DatasetError(f"{where}: no text for an answer, as in all other rows")
-    return found, generators, n_empty
-
-
 def _read_as(rows: Rows, form: Form, found: list[tuple[int, AnswerRow]], n_empty: int) -> str:
     """The form, and where the parts of an answer come from, as a sentence."""
     first = rows.row(found[0][0])
@@ -220,19 +248,6 @@ def _read_as(rows: Rows, form: Form, found: list[tuple[int, AnswerRow]], n_empty
     empty = f"; {n_empty:,} of {len(found):,} rows without text" if n_empty else ""
     text = text or repr(form.text[0])
     return f"{rows.file} read as {form.name}: {model}text from {text}{empty}"
-
-
-def _check_generators(file: str, generator: str | None, there: dict[str, int]) -> None:
-    """Raises DatasetError where it is not clear whose answers are meant."""
-    names = ", ".join(repr(name) for name in list(there)[:_SHOWN])
-    more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
-    if generator is not None and generator not in there:
-        what = f"there are {names}{more}" if any(there) else "it names no model"
-        raise DatasetError(f"{file}: no answers by {generator!r}; {what}")
-    if generator is None and len(there) > 1:
-        raise DatasetError(f"{file}: answers by {names}{more}; choose one with 'generator'")
-    if not there:
-        raise DatasetError(f"{file}: has no answers")
 
 
 def _index(

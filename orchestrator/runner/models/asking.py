@@ -59,6 +59,7 @@ class Http:
         self._secret = endpoint.secret
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
+        self._root = "/v1"
 
     async def __aenter__(self) -> Self:
         # It takes 0.2 s to import, and commands that only read a run import this module too.
@@ -84,11 +85,16 @@ class Http:
 
     async def _found(self, method: str, path: str, table: dict[str, object] | None) -> HttpReply:
         """The reply of a route, which may stand right behind the address, without `/v1`."""
-        found = await self._send(method, path, table)
-        if found.status not in ROUTES_MISSING or not path.startswith("/v1/"):
+        may_move, route = path.startswith("/v1/"), path.removeprefix("/v1")
+        found = await self._send(method, self._root + route if may_move else path, table)
+        if found.status not in ROUTES_MISSING or not may_move:
             return found
-        other = await self._send(method, path.removeprefix("/v1"), table)
-        return found if other.status in ROUTES_MISSING else other
+        root = "" if self._root else "/v1"
+        other = await self._send(method, root + route, table)
+        if other.status in ROUTES_MISSING:
+            return found
+        self._root = root
+        return other
 
     async def _send(self, method: str, path: str, table: dict[str, object] | None) -> HttpReply:
         import aiohttp  # noqa: PLC0415 (as above)
@@ -119,7 +125,7 @@ class Http:
             return HttpReply(0, content.message.encode())
         if reply.status != 200:
             if place := reply.headers.get("Location", "") if reply.status < 400 else "":
-                content = failures.redirected(place).encode()
+                content = failures.redirected(place, url).encode()
             # What is refused may repeat the key; what it says is shown and stored.
             content = failures.redact(content.decode("utf-8", "replace"), self._secret).encode()
         return HttpReply(reply.status, content)
@@ -178,8 +184,7 @@ async def _look(url: str, api_key: str) -> Found:
         if listed.status in _KEYLESS:
             does = "refuses the API key" if api_key else "needs an API key"
             return Found(url, fault=f"{does} (status {listed.status})")
-        models = tuple(dict.fromkeys(model_names(listed)))
-        if not models:
+        if not (models := tuple(dict.fromkeys(model_names(listed)))):
             why = f", {listed.words}" if 300 <= listed.status < 400 else ""
             return Found(url, fault=f"lists no models at {_MODELS} (status {listed.status}{why})")
         replies = {path: await http.get(path) for path in PATHS if path != _MODELS}

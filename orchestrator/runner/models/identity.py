@@ -106,7 +106,7 @@ def open_given(specs: Mapping[str, ModelSpec]) -> dict[str, tuple[Given, dict[st
             # It knows every form of file, which takes long to import.
             from orchestrator.runner.models.answers import given_answers  # noqa: PLC0415
 
-            found[name] = given_answers(spec.answers)
+            found[name] = given_answers(spec.answers, name)
     return found
 
 
@@ -179,8 +179,8 @@ _NO_PLAIN_CHOICE: Final = (
 _NO_BEGUN_CHOICE: Final = (
     "it cannot read labels after the start of an answer (a second score, or a verdict after "
     "reasoning); vLLM, SGLang, llama.cpp and the embedded server can: omit `backend`, name one "
-    "of them, or set continue_final_message: true in the settings of the backend if the "
-    "endpoint accepts that field"
+    "of them, or say `backend: {kind: openai, continue_final_message: true}` if the endpoint "
+    "accepts that field"
 )
 
 
@@ -236,7 +236,6 @@ def missing(stage: Stage, capabilities: Capabilities) -> str:
     is_begun = any(isinstance(one, ChooseAsk) and one.prefix != NO_PREFIX for one in stage.examples)
     if is_begun and not capabilities.choose_begun:
         return _NO_BEGUN_CHOICE
-    lacking = sorted(set(stage.features) - capabilities.features)
-    if lacking:
+    if lacking := sorted(set(stage.features) - capabilities.features):
         return f"it does not provide {', '.join(lacking)}; {_REMEDY['features']}"
     return ""

@@ -2,7 +2,7 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -20,7 +20,7 @@ from orchestrator.records import Failure, Generation, Message, Messages, Samplin
 from orchestrator.runner.event_loop import at_once
 from orchestrator.runner.models.asking import Asking, Http, Target
 from orchestrator.wire import rulings
-from orchestrator.wire.requests import messages_of
+from orchestrator.wire.requests import Dialect, messages_of
 
 _CHAT: Final = "/v1/chat/completions"
 _USUAL_CAP: Final = 20
@@ -33,6 +33,8 @@ _ROUNDS: Final = 2
 _ASKED_ANEW: Final = frozenset({"score"})
 # vLLM's V1 runner is the one known to mix replies up.
 _MAY_MIX: Final = frozenset({"vllm"})
+
+_LISTING: Final = frozenset({"logprobs", "top_logprobs"})
 
 T = TypeVar("T")
 
@@ -78,17 +80,20 @@ def plainer(body: dict[str, object], refused: HttpReply) -> dict[str, object] | 
     """
     if refused.status not in {400, 422}:
         return None
-    official = {name: value for name, value in body.items() if name in _OFFICIAL}
-    if len(official) < len(body):
-        return official
-    if "max_tokens" in body and "max_completion_tokens" in refused.words:
-        renamed = {"max_tokens": "max_completion_tokens"}
-        return {renamed.get(name, name): value for name, value in body.items()}
-    is_none = refused.failure is not None and refused.failure.cause == "no_logprobs"
-    field = {rulings.field_in(refused.words)} & {"seed"}
-    left_out = {"logprobs", "top_logprobs"} if is_none else field
-    plain = {name: value for name, value in body.items() if name not in left_out}
-    return plain if len(plain) < len(body) else None
+    fields: Set[str] = body.keys() - _OFFICIAL
+    if not fields and "max_completion_tokens" in refused.words:
+        fields = body.keys() & {"max_tokens"}
+    if not fields:
+        is_none = refused.failure is not None and refused.failure.cause == "no_logprobs"
+        fields = _LISTING if is_none else {rulings.field_in(refused.words)} & {"seed"}
+    return _left_out(body, fields) if fields & body.keys() else None
+
+
+def _left_out(body: dict[str, object], fields: Set[str]) -> dict[str, object]:
+    """A request without some fields; the most tokens are said by another one."""
+    other = {"max_tokens": "max_completion_tokens"} if "max_tokens" in fields else {}
+    kept = [name for name in body if name in other or name not in fields]
+    return {other.get(name, name): body[name] for name in kept}
 
 
 async def probe_model(target: Target, *, quick: bool = False, noise: bool = True) -> ProbeRecord:
@@ -118,6 +123,9 @@ class Probe:
         self._most = _USUAL_CAP
         self._text: Generation | Failure | None = None
         self._first: list[Finding] = []
+        # Fields of chats.
+        self._taken: frozenset[str] = frozenset()
+        self._refused: frozenset[str] = frozenset()
 
     async def first_contact(self) -> ProbeRecord:
         """Ask a server, by a few small requests, for what the run needs of it.
@@ -179,9 +187,9 @@ class Probe:
             return self._first
         if quick:
             chats = [] if self._t.endpoint.plain else [self.chat()]
-            found = list(chain.from_iterable(await at_once(*chats, self.scoring())))
+            parts = await at_once(*chats, self.scoring())
         elif self._t.endpoint.plain:
-            found = list(chain.from_iterable(await at_once(self.scoring(), self.choosing())))
+            parts = await at_once(self.scoring(), self.choosing())
         else:
             # What follows needs the first reply.
             chat_findings = await self.chat()
@@ -191,11 +199,8 @@ class Probe:
             # By themselves: a draw may depend on what else a server computes, and what is asked
             # last spoils it.
             repeatable, labels = await self.repeatable(), await self.labels()
-            found = list(
-                chain.from_iterable(
-                    [chat_findings, scoring, sampling, repeatable, choosing, tokens, labels]
-                )
-            )
+            parts = [chat_findings, scoring, sampling, repeatable, choosing, tokens, labels]
+        found = chain.from_iterable(parts)
         return [*found, *(one for name, one in first.items() if name not in _ASKED_ANEW)]
 
     def _record(
@@ -219,12 +224,22 @@ class Probe:
         return None if found is None else found.n_prompt
 
     async def _ask(self, **more: object) -> HttpReply:
-        """One chat completion; what an endpoint refuses is left out once."""
-        body: dict[str, Any] | None = chat_request(self._t.model, **more)
-        reply = HttpReply(0, b"")
-        while body is not None:
-            reply = await self.asks.post(_CHAT, body)
-            body = plainer(body, reply)
+        """One chat completion; what an endpoint refuses is left out from then on.
+
+        So is what the back-end leaves out, by its settings or by what it has learnt.
+        """
+        dialect = getattr(self._t.backend, "dialect", Dialect())
+        self._refused |= {*dialect.omit, *({"max_tokens"} - {dialect.max_tokens_field})}
+        self._refused |= frozenset() if dialect.logprobs else _LISTING
+        whole = chat_request(self._t.model, **more)
+        body = _left_out(whole, self._refused)
+        reply = await self.asks.post(_CHAT, body)
+        while (other := plainer(body, reply)) is not None:
+            body, reply = other, await self.asks.post(_CHAT, other)
+        if reply.failure is None:
+            self._taken |= body.keys()
+            # What was taken before is not to blame.
+            self._refused |= whole.keys() - self._taken
         return reply
 
     async def _generates(self) -> Finding:
@@ -242,9 +257,9 @@ class Probe:
 
     async def chat(self) -> list[Finding]:
         """Check log-probabilities, and the number of alternatives."""
-        self._greedy, many = await at_once(
-            self._ask(), self._ask(top_logprobs=checks.ASKED_FOR_CAP)
-        )
+        # One after the other: the first teaches what is refused.
+        self._greedy = await self._ask()
+        many = await self._ask(top_logprobs=checks.ASKED_FOR_CAP)
         if chat(self._greedy) is None:
             self._greedy = await self._ask()
         findings = checks.logprobs(self._greedy, ALTERNATIVES)
@@ -301,6 +316,8 @@ class Probe:
 
     async def sampling(self) -> list[Finding]:
         """Check the effect of the temperature."""
+        if "temperature" in self._refused:
+            return [unknown("temperature", "the endpoint is sent none")]
         warm, half = await at_once(*(self._ask(temperature=t, seed=1) for t in (1.0, 0.5)))
         return [checks.temperature(warm, half)]
 

@@ -117,9 +117,8 @@ class Probes:
         if held is None:
             whole = record
         else:
-            is_same = self._compare(model, label, held, record)
             whole = _joined(held, record) if known else record
-            if is_same:
+            if self._compare(model, label, held, record):
                 whole = _compared(held, whole, record)
             else:
                 # Another server that was accepted: the model is held to it from now on.
@@ -168,8 +167,7 @@ class Probes:
 
     def _compare(self, model: str, label: str, held: ProbeRecord, record: ProbeRecord) -> bool:
         """Hold a server to what it was; False where it is another, which is accepted."""
-        changed = differences(held, record)
-        if not changed:
+        if not (changed := differences(held, record)):
             return True
         said = f"model {model!r}: its server behaves differently than before: {'; '.join(changed)}"
         if not self._accept_change:
@@ -276,8 +274,7 @@ def _joined(held: ProbeRecord, record: ProbeRecord) -> ProbeRecord:
 
 def _compared(held: ProbeRecord, whole: ProbeRecord, now: ProbeRecord) -> ProbeRecord:
     """A record that remembers one more comparison, and is held to the first answers."""
-    alike = compare(held.seen, now.seen)
-    if alike is None:
+    if (alike := compare(held.seen, now.seen)) is None:
         return whole
     return msgspec.structs.replace(
         whole,

@@ -226,7 +226,9 @@ class Budget:
         spent, model = self.spent, request.ask.model
         most = self._counted(request.ask, outcome, *said)
         counted = most if self._is_reserving else said
-        spent.at_least |= counted != most
+        if most != said:
+            bound = numbers.AT_MOST if self._is_reserving else numbers.AT_LEAST
+            spent.bound = numbers.bound({spent.bound, bound})
         spent.prompt_tokens += counted[0]
         spent.completion_tokens += counted[1]
         price = self._prices.get(model)
@@ -249,14 +251,14 @@ class Budget:
             case "hours":
                 return f"budget.hours: {spent.hours:.2f} of {bounds.hours:.2f} used"
             case "tokens":
-                said = f"budget.tokens: {spent.tokens} of {bounds.tokens} used"
+                said = f"budget.tokens: {spent.bound}{spent.tokens} of {bounds.tokens} used"
                 lost = f"{spent.lost.tokens}" if spent.lost.tokens else ""
                 more = f"take up to {self._too_much.tokens}"
             case "money":
                 money = numbers.money_of(spent.money, bounds.money or 0.0)
-                said = f"budget.money: {'at least ' * spent.at_least}{money} spent"
+                said = f"budget.money: {spent.bound}{money} spent"
                 lost = numbers.money(spent.lost.money) if spent.lost.money else ""
-                more = f"cost up to {numbers.money(self._too_much.money)}"
+                more = f"cost up to {numbers.money(self._too_much.money)}, more than is left"
             case _:
                 return ""
         if lost:
@@ -293,7 +295,10 @@ class Budget:
         self, ask: AnyAsk, outcome: Outcome | Failure, n_prompt: int, n_completion: int
     ) -> tuple[int, int]:
         """Tokens of an outcome; as many as there can be where the server does not say."""
-        is_read = not isinstance(outcome, Failure) or outcome.cause in _BILLED
+        # What is refused with another status is read by no model.
+        is_read = not isinstance(outcome, Failure) or (
+            outcome.cause in _BILLED and outcome.status in {0, 200}
+        )
         if not is_read or (n_prompt and n_completion):
             return n_prompt, n_completion
         most_prompt, most_completion = self._most_tokens(ask)
@@ -437,7 +442,7 @@ def add_spent(texts: Mapping[Path, str | None]) -> str | None:
         for part in zip(*(msgspec.structs.astuple(one.lost) for one in ended), strict=True)
     )
     sums: dict[str, Any] = {name: sum(getattr(one, name) for one in ended) for name in amounts}
-    total = Spent(**sums, lost=Most(*lost), at_least=any(one.at_least for one in ended))
+    total = Spent(**sums, lost=Most(*lost), bound=numbers.bound({one.bound for one in ended}))
     return msgspec.json.encode(total).decode()
 
 

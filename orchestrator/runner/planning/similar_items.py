@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from orchestrator import numbers
 from orchestrator.ask import GenerateAsk
 from orchestrator.dataset import Dataset
+from orchestrator.dataset.fields import set_fields
 from orchestrator.errors import UsageError
 from orchestrator.recipe.schema import Recipe
 from orchestrator.records import Failure, Item, Sampling
@@ -293,12 +294,19 @@ def notes_on_items(prepared: "Prepared") -> list[str]:
     """Return notes on the items of a dataset, a sentence or two each."""
     dataset, n = prepared.dataset, len(prepared.dataset)
     n_prompts = n if dataset.copies is None else len(set(dataset.copies.codes.tolist()))
-    found = _near_copies(dataset, prepared.recipe.dataset.resolved().get("fields"))
-    return _said(n, n_prompts, found)
+    fields, named = prepared.recipe.dataset.resolved().get("fields"), dataset.clusters
+    said = _said(n, n_prompts, _near_copies(dataset, fields))
+    if named is not None and named.names and _is_open(fields):
+        clusters = numbers.counted(len(set(named.codes.tolist())), "cluster")
+        said.append(
+            f"{numbers.counted(n, 'item')} in {clusters} by the column 'cluster'; if its items do "
+            f"not belong together, {set_fields(cluster=None)}"
+        )
+    return said
 
 
 def notes_on_frame(items: "pl.LazyFrame", settings: Mapping[str, Any]) -> list[str]:
-    """The same of the items that a run has kept.
+    """The same of the items that a run has kept, but for their clusters, which tables tell.
 
     Only the texts that are looked at are read.
     """
@@ -349,10 +357,10 @@ def _is_open(fields: object) -> bool:
 
 
 def _said(n_items: int, n_prompts: int, found: NearCopies | None) -> list[str]:
-    copies: Iterable[str] = ()
+    said = []
     if n_prompts < n_items:
-        copies = (
+        said.append(
             f"{numbers.count(n_items - n_prompts)} of {numbers.counted(n_items, 'item')} ask the "
-            f"same as an item before: they count as {numbers.counted(n_prompts, 'prompt')}",
+            f"same as an item before: they count as {numbers.counted(n_prompts, 'prompt')}"
         )
-    return [*copies, *(() if found is None else (found.words(),))]
+    return said if found is None else [*said, found.words()]

@@ -4,6 +4,7 @@ import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,22 +15,22 @@ from orchestrator import numbers
 from orchestrator.ask import digest
 from orchestrator.clusters import Clusters, clusters_of
 from orchestrator.columns import ITEMS
-from orchestrator.contracts.context import answer_slices, ranked_in
+from orchestrator.contracts.context import ROWS_AT_ONCE, answer_slices, ranked_in
 from orchestrator.dataset import Dataset
 from orchestrator.disk import files
 from orchestrator.errors import StoreError, on_disk_error
-from orchestrator.frames import FrameFiles, counted_by, names_of, write_parquet
+from orchestrator.frames import FrameFiles, counted_by, names_of, slices_of, write_parquet
 from orchestrator.probing.checks import CLOSING, OPENING, REMEDY
 from orchestrator.ranking.analysis import RankingAnalysis, analyse_ranking
 from orchestrator.ranking.judged import Table, has_modes, judgments, tabulate
 from orchestrator.records import GIVEN, Message
-from orchestrator.report.brief import CUT
+from orchestrator.report.brief import CUT, THINKING
 from orchestrator.runner.event_loop import DeferredInterrupts
 from orchestrator.runner.models.records import likeness_notes
 from orchestrator.runner.results.stored import Record, schemas_of, server_notes
 from orchestrator.statistics.results import Thresholds
 from orchestrator.statistics.trust import DEFAULTS
-from orchestrator.store import RunDirectory, Store
+from orchestrator.store import FailureCount, RunDirectory, Store
 
 
 def read_mark(path: Path) -> str | None:
@@ -77,7 +78,7 @@ _IS_EMPTY: Final = _TEXT.strip_chars() == ""
 _CUT: Final = f"{CUT}, and judged as far as they go: "
 _EMPTY: Final = "answers without a text, and judged as such: "
 _ALIKE: Final = "answers of one and the same text to different items: "
-_THINKING: Final = "answers that hold the model's thinking, which judges read: "
+_THINKING: Final = f"{THINKING}, which judges read: "
 _KINDS: Final = (_CUT, _EMPTY, _ALIKE, _THINKING)
 _WHOLE: Final = ("stop", GIVEN)
 _SHOWN: Final = 3
@@ -156,6 +157,40 @@ def failed_units(frames: FrameFiles) -> int:
         failed = rows if of_unit == ["status"] else rows.unique()
         n_failed += failed.select(pl.len()).collect(engine="streaming").item()
     return n_failed
+
+
+_MOST_READ: Final = 20_000
+_OUT_OF_REACH: Final = ("refused", "unreachable", "dead_server")
+
+
+def failures(
+    frames: Mapping[str, pl.DataFrame], record: Record, *, n_left: int
+) -> list[FailureCount]:
+    """Return the failures of the rows as they are now, by the model to blame.
+
+    A judgment without an answer is no failure of its judge; what was recorded may be mended. The
+    `n_left` units without a row may wait for a server that was out of reach.
+    """
+    rows: list[dict[str, str | None]] = []
+    wanted = (*_OF_UNIT, "status", "cause", "message")
+    for name in frames:
+        parts = slices_of(frames, name, wanted, ROWS_AT_ONCE)
+        failed = (part.filter(pl.col("status") != "ok") for part in parts if "status" in part)
+        # So many of a frame have every cause there is.
+        rows += islice(chain.from_iterable(one.iter_rows(named=True) for one in failed), _MOST_READ)
+    lost = {(row.get("item"), row.get("model")) for row in rows if not row.get("judge")}
+    found: dict[FailureCount, None] = {}
+    for row in rows:
+        sides = {(row.get("item"), row.get(side)) for side in ("model", "model_a", "model_b")}
+        if not row.get("judge") or not sides & lost:
+            model, cause = row.get("judge") or row.get("model") or "", row.get("cause") or ""
+            of = [one for one in record.failures if one.cause == cause]
+            if "answers" in record.recipe.get("models", {}).get(model, ()):
+                of = [FailureCount._make((False, model, cause, 0, 1, row.get("message") or ""))]
+            # Of neither a judge nor a candidate, it is another model's that the method asks.
+            found |= dict.fromkeys([one for one in of if one.model == model] or of)
+    waiting = (one for one in record.failures if n_left and one.cause in _OUT_OF_REACH)
+    return [*found | dict.fromkeys(waiting)]
 
 
 def export(store: Store, folder: Path, late: DeferredInterrupts | None = None) -> dict[str, Path]:

@@ -320,8 +320,10 @@ def followable_of(
                 given
             )
             names = [name for name in SETTINGS.values() if name in type(config).model_fields]
-            # Labels can be fewer than they are; the others are there or not.
-            left = [name for name in names if name == "labels" or not getattr(config, name)]
+            # Labels can be fewer than they are, but not than two; the others are there or not.
+            used = {name: getattr(config, name) for name in names}
+            is_more = used.get("labels") != "two" and len(used.get("labels") or "more") > 2
+            left = [name for name in names if (is_more if name == "labels" else not used[name])]
             unused[str(entry.get("name") or plugins.label(kind))] = left
     return {
         method: tuple(

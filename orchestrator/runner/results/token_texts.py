@@ -149,7 +149,7 @@ _FEW: Final = "The server listed {} of the {} alternatives requested. {} raises 
 _LIMITS: Final = {
     "vllm": "Its flag `--max-logprobs`",
     "tgi": "Its flag `--max-top-n-tokens`",
-    "openai": "`top_logprobs` in the back-end's settings, where the endpoint allows more (20),",
+    "openai": "`backend: {kind: openai, top_logprobs: N}`, where the endpoint allows more (20),",
 }
 _NOT_RAW: Final = (
     "Log-probabilities are those after temperature, top-p and top-k, as this server states them. "
@@ -158,7 +158,7 @@ _NOT_RAW: Final = (
 _RAW_FLAGS: Final = {
     "vllm": "; so does its flag `--logprobs-mode raw_logprobs`, its default",
     "sglang": "; so does SGLANG_RETURN_ORIGINAL_LOGPROB=1 in the server's environment with "
-    "`original_logprobs: true`",
+    "`backend: {kind: sglang, original_logprobs: true}`",
 }
 _NO_TEXTS: Final = (
     "The run holds the ids of these tokens without their texts: the server gave none."

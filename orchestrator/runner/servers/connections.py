@@ -136,13 +136,8 @@ def warn_of_missing_keys(specs: Iterable[ModelSpec]) -> None:
     for spec in specs:
         for variable in spec.variables:
             if not os.environ.get(variable, "").strip():
-                _log.warning(
-                    "%s: the environment variable %s is not set; the run will stop when it "
-                    "queries this model",
-                    spec.name,
-                    variable,
-                    extra={"model": spec.name},
-                )
+                how = "%s: the environment variable %s is not set; its first request ends the run"
+                _log.warning(how, spec.name, variable, extra={"model": spec.name})
 
 
 # The kind of server behind an address, asked for where a recipe names no back-end.
@@ -183,11 +178,8 @@ async def _asked(endpoint: Endpoint) -> str | Failure:
         return PLAIN
     routes = _OWN_ROUTES.get(found, ())
     if routes and not any(replies[path].status == 200 for path in routes):
-        _log.warning(
-            "%s is %s, but offers only routes under /v1; using it as a plain OpenAI endpoint",
-            endpoint.base_url,
-            found,
-        )
+        how = "%s is %s, but offers only routes under /v1; using it as a plain OpenAI endpoint"
+        _log.warning(how, endpoint.base_url, found)
         return PLAIN
     return found
 
@@ -237,13 +229,8 @@ class Held:
             found = self._found.get(spec.name) or self._before(spec) or await _asked(endpoint)
             if not isinstance(found, Failure) and spec.name not in self._found:
                 self._found[spec.name] = found
-                _log.info(
-                    "%s: %s, using `backend: %s`",
-                    spec.name,
-                    endpoint.base_url,
-                    found,
-                    extra={"model": spec.name, "note": True},
-                )
+                named, told = (spec.name, endpoint.base_url), {"model": spec.name, "note": True}
+                _log.info("%s: %s, using `backend: %s`", *named, found, extra=told)
             return found
 
     def gives_up(self, spec: ModelSpec, kind: str, failure: Failure) -> bool:
@@ -255,10 +242,8 @@ class Held:
         is_found = spec.finds_backend and self._asks and kind != PLAIN
         if not is_found or failure.cause != "unsupported":
             return False
-        _log.warning(
-            "%s: %s; using it as a plain OpenAI endpoint", spec.name, failure.message,
-            extra={"model": spec.name},
-        )  # fmt: skip
+        how, told = "%s: %s; using it as a plain OpenAI endpoint", {"model": spec.name}
+        _log.warning(how, spec.name, failure.message, extra=told)
         self._found[spec.name] = PLAIN
         return True
 

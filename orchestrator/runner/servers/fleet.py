@@ -170,16 +170,9 @@ class Fleet:
         finally:
             self._meet(model)
         if isinstance(found, Failure):
-            n = self._often.count(model)
-            if n:
-                what = "reached" if found.retriable else "used"
-                _log.warning(
-                    "%s cannot be %s: %s",
-                    model,
-                    what,
-                    found.message,
-                    extra={"model": model, "n": n},
-                )
+            if n := self._often.count(model):
+                what, told = "reached" if found.retriable else "used", {"model": model, "n": n}
+                _log.warning("%s cannot be %s: %s", model, what, found.message, extra=told)
             if is_first and not found.retriable:
                 # Nothing in this call will change it, and nothing was paid for yet.
                 raise UsageError(f"model {model!r}: {found.message}")
@@ -224,6 +217,7 @@ class Fleet:
             stack.pop_all()
         self._compared_at[spec.name, number] = asyncio.get_running_loop().time()
         backend.renamed = partial(self._renamed, spec.name, number)
+        backend.asked_again = lambda: self.listener.asked_again()
         said = provenance_words(provenance)
         _log.info("%s is connected to %s", spec.name, said, extra={"model": spec.name})
         return backend

@@ -264,14 +264,10 @@ class Launched:
         elif self._last_end is not None and not self._n_crashes:
             self._n_crashes = 1  # its first start failed
         wait_s = self._restarts.wait_s(self._n_crashes) or 0.0
-        _log.warning(
-            "%s; restarting in %.1f s (restart %d of at most %d)",
-            self._last_end.said if self._last_end is not None else "",
-            wait_s,
-            self._n_crashes,
-            self._restarts.at_most,
-            extra={"log": str(self._log_path)},
-        )
+        said = self._last_end.said if self._last_end is not None else ""
+        how = "%s; restarting in %.1f s (restart %d of at most %d)"
+        counts, log = (self._n_crashes, self._restarts.at_most), {"log": str(self._log_path)}
+        _log.warning(how, said, wait_s, *counts, extra=log)
         await asyncio.sleep(wait_s)
         try:
             await self._start()

@@ -41,7 +41,7 @@ class Listener:
         """Take down how many servers of a model that has several are there; it has changed."""
 
     def asked_again(self) -> None:
-        """Count a request that was sent to another server: one lost, failed or is silent on it."""
+        """Count a request sent once more: to another server, or to the same in another way."""
 
     def restarted(self, model: str) -> None:
         """Note that the server of a model was started."""
@@ -444,13 +444,8 @@ class Replicas(Client, Backend):
             await backend.close()
             return
         self.copies.connected(copy, backend)
-        _log.info(
-            "%s: server %d answers (%d of %d)",
-            self._model,
-            copy.number + 1,
-            self.copies.n_there,
-            len(self.copies.all),
-        )
+        how, there = "%s: server %d answers (%d of %d)", (self.copies.n_there, len(self.copies.all))
+        _log.info(how, self._model, copy.number + 1, *there)
         if self._has_begun:
             self._count()
         self.change()

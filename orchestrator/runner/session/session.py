@@ -459,7 +459,7 @@ class Session(Listener):
             paused=self._core.paused,
             rankings=self._board.rankings(self._loop.time()),
             money=self._budget.money,
-            at_least=self._budget.spent.at_least,
+            bound=self._budget.spent.bound,
         )
 
     @property

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -97,17 +99,24 @@ def together(calls: list[Any], n_threads: int = 32) -> list[Any]:
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
-def run(engine: Engine, *jobs: Job, wait: bool = True) -> list[threading.Event]:
+class Ended(threading.Event):
+    """The end of a job, and when it came."""
+
+    at = math.inf
+
+
+def run(engine: Engine, *jobs: Job, wait: bool = True) -> list[Ended]:
     """Queue jobs; raises the first error."""
     errors: list[Exception] = []
     events = []
     for job in jobs:
-        event = threading.Event()
+        event = Ended()
         events.append(event)
 
-        def done(error: Exception | None, event: threading.Event = event) -> None:
+        def done(error: Exception | None, event: Ended = event) -> None:
             if error is not None:
                 errors.append(error)
+            event.at = time.monotonic()
             event.set()
 
         job.on_done = done

@@ -32,8 +32,8 @@ def fails_with_the_last(k, a, b):
 @pytest.mark.parametrize(
     ("drawn", "state", "cause"),
     [
-        (study(2, 20, flips_in_two_of_five), "open", "more judgments like these"),
-        (study(3, 80, ties_but_five), "withheld", "only 5 of 240 pairs are decided"),
+        (study(2, 20, flips_in_two_of_five), "open", "more independent prompts"),
+        (study(3, 80, ties_but_five), "withheld", "only 5 of 240 pairs have a winner"),
         (study(3, 60, fails_with_the_last), "withheld", "76 of 120 cases with cedar"),
     ],
 )

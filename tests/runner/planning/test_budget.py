@@ -289,12 +289,54 @@ def test_without_a_bound_what_is_not_reported_makes_the_sums_lower_bounds(counts
         budget.receive(generate(), failed if fails else Generation("a", "stop", *counted))
     unsaid = any(n == 0 or (m == 0 and not fails) for n, m in counts)
     merged = add_spent({Path("a"): msgspec.json.encode(budget.spent).decode()}) or ""
-    assert msgspec.json.decode(merged, type=Spent).at_least is unsaid
-    of_money = numbers.spent(budget.money, at_least=budget.spent.at_least)
+    assert msgspec.json.decode(merged, type=Spent).bound == numbers.AT_LEAST * unsaid
+    of_money = numbers.spent(budget.money, budget.spent.bound)
     assert len(of_money) == bool(prices)
     of_tokens = [said for said in budget.spent.words() if "token" in said]
     assert len(of_tokens) == 2
-    assert all(said.startswith("at least ") is unsaid for said in (*of_money, *of_tokens))
+    assert all(said.startswith("at least ") is unsaid for said in of_money)
+    sums = (budget.spent.prompt_tokens, budget.spent.completion_tokens)
+    for said, n in zip(of_tokens, sums, strict=True):
+        assert said.startswith("at least ") is (unsaid and n > 0)
+        assert said.startswith("unknown ") is (unsaid and n == 0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.booleans(), st.integers(1, 136), st.integers(1, 4)), min_size=1
+    )
+)
+def test_what_a_sum_is_called_is_what_it_is_of_the_truth(calls):
+    spent, parts = Spent(requests=1), []
+    for is_bounded, says, *truth in calls:
+        bounds = schema.Budget(money=1e9) if is_bounded else schema.Budget()
+        for one in (spent, own := Spent(requests=1)):
+            Budget(bounds, one, PRICES).receive(
+                generate(), Generation("four", "stop", *truth if says else ())
+            )
+        parts.append(msgspec.json.encode(own).decode())
+    merged = add_spent({Path(str(n)): part for n, part in enumerate(parts)}) or ""
+    for total in (spent, msgspec.json.decode(merged, type=Spent)):
+        held = {
+            numbers.AT_LEAST: int.__le__,
+            numbers.AT_MOST: int.__ge__,
+            "about ": lambda *_: not all(says for _, says, *_ in calls),
+            "": int.__eq__,
+        }[total.bound]
+        assert held(total.prompt_tokens, sum(prompt for *_, prompt, _ in calls))
+        assert held(total.completion_tokens, sum(generated for *_, generated in calls))
+        assert (total.bound == "") == all(says for _, says, *_ in calls)
+        said = [one for one in total.words() if "token" in one and "unknown" not in one]
+        assert all(one.startswith(total.bound) for one in said)
+
+
+@given(st.sampled_from(["no_answer", "no_logprobs", "unparseable"]), st.integers(0, 599))
+def test_what_is_refused_by_its_status_takes_no_tokens_and_leaves_the_counts_known(cause, status):
+    for bounds in (schema.Budget(), schema.Budget(money=1.0)):
+        budget = Budget(bounds, Spent(requests=1), PRICES)
+        budget.receive(generate(), Failure(cause, "no", status=status))
+        is_read = status in {0, 200}
+        assert (budget.spent.bound != "") is is_read
 
 
 @given(st.integers(1, 9999), st.integers(-6, 2))

@@ -80,7 +80,7 @@ async def connected(path, *specs):
                 both.set()
 
         fleet.listener.counted = count  # type: ignore[method-assign]
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             mending = group.create_task(fleet.mend(told.fail))
             judge = await fleet.connect("judge")
             assert not isinstance(judge, Failure)

@@ -18,6 +18,7 @@ from orchestrator.runner.models import asking
 from orchestrator.runner.models.asking import Target
 from orchestrator.runner.models.records import Probes, probe_record
 from orchestrator.store import Store
+from tests import apps
 from tests.crossed import crossed
 
 TEXT = [" The", " sea", " has", " sand"]
@@ -122,13 +123,9 @@ async def meet(tmp_path, monkeypatch):
     script = Script()
     app = web.Application()
     app.router.add_post("/v1/chat/completions", script.chat)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    with Store.open(tmp_path / "store.sqlite") as store:
-        yield Meeting(script, store, f"http://{host}:{port}")
-    await runner.cleanup()
+    async with apps.running(app) as url:
+        with Store.open(tmp_path / "store.sqlite") as store:
+            yield Meeting(script, store, url)
 
 
 def values(record: ProbeRecord | None) -> dict[str, str]:

@@ -133,6 +133,11 @@ def test_replicas_take_a_gpu_each_and_the_plan_says_which(tmp_path):
     assert [server.name for server in found["novice"]] == [
         "novice", "novice.2", "novice.3", "novice.4",
     ]  # fmt: skip
+    # By what it was started with, its kind among that, a server that lives on is found again.
+    kinds = {name: {one.kind for one in servers} for name, servers in found.items()}
+    assert kinds == {
+        name: {spec.server.kind} for name, spec in loaded.models.items() if spec.server
+    }
     shown = [
         server.launch.config.model_dump()["env"]["CUDA_VISIBLE_DEVICES"]
         for server in found["novice"]

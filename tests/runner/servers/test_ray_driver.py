@@ -12,17 +12,19 @@ from orchestrator.runner.servers.ray_driver import Place
 from tests.e2e.runs import ROOT
 
 # Of a process that ends at once; a busy machine takes a while.
-_SOON_S = 20.0
-# A command that ends with its stdin, like the watchdog, in a place whose lease is `lease_s`.
+_SOON_S = 60.0
+# A command that ends with its stdin, like the watchdog, in a place whose lease is `lease_s` once
+# the command has begun.
 ALONE = """
 import sys, time
 from orchestrator.runner.servers import ray_driver
 ray_driver._where = dict
 lease_s = float(sys.argv[1])
-place = ray_driver.Place(["sh", "-c", "echo $$; cat"], lease_s)
+place = ray_driver.Place(["sh", "-c", "echo $$; cat"], 600.0)
 while not (parts := place.read()[0]):
     pass
 print(parts[0][1].decode(), flush=True)
+place._lease_s = lease_s
 time.sleep(600)
 """
 # The same below a parent that ends when its stdin does.

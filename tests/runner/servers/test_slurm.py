@@ -335,7 +335,7 @@ until [ "$told" ] && [ -s srun.words ]; do sleep 0.1; done; exit 130"""
     job = subprocess.run(
         ["bash", "-c", text],
         env={"PATH": f"{bin_dir}:{os.environ['PATH']}", "SLURM_JOB_NUM_NODES": "3"},
-        capture_output=True, text=True, check=False, timeout=20,
+        capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert "handing on to job 71" in job.stdout
     assert job.returncode == 130

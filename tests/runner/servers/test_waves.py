@@ -385,6 +385,22 @@ def test_a_replica_is_lost_alone():
     assert (loss.waiting, waves.present) == ((), ("a", "b"))
 
 
+@pytest.mark.parametrize("room", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "parts", [{"a": ("n1", "n1", "n2")}, {"a": ("n1", "n2"), "b": ("n2", "n1")}]
+)
+def test_parts_that_are_lost_together_get_a_place_each_as_far_as_there_is_room(parts, room):
+    n_on = Counter(node for found in parts.values() for node in found)
+    there = [Node(name, Size(9, n_gpus)) for name, n_gpus in {**n_on, "n3": room}.items()]
+    waves = begun([on(name, *where, gpus=1) for name, where in parts.items()], there=tuple(there))
+    loss = waves.lose("n1")
+    shares = [share for moved in loss.moved.values() for share in moved]
+    after = Counter(share.node for share in shares)
+    assert after["n3"] == min(room, n_on["n1"])
+    assert after[""] == n_on["n1"] - after["n3"]
+    assert after["n2"] == n_on["n2"]
+
+
 @given(
     st.lists(st.lists(st.tuples(*[st.integers(1, 3)] * 3), min_size=1), min_size=1),
     st.lists(st.integers(1, 4), min_size=2, max_size=4),

@@ -120,7 +120,7 @@ def test_a_judge_without_judgments_is_named():
             made.ended(3 * item + which, part, [row(pair.models, 0.6, **failed)])
     (ranking,) = made.rankings(0.0)
     assert dict(zip(ranking.untrusted, ranking.reasons, strict=True)) == {
-        "j": "gives too few judgments"
+        "j": "has too few judgments"
     }
 
 
