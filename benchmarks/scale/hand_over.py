@@ -28,6 +28,7 @@ from benchmarks import _page
 from tests.cluster.rig import Rig, lacks_slurm
 from tests.cluster.slurm_runs import Cluster
 from tests.e2e.runs import ROOT
+from tests.growing import lines_of
 
 MOST_S = 2.0
 _SECTION = "scale-hand-over"
@@ -92,8 +93,7 @@ def measure(rig: Rig, folder: Path, n_items: int) -> Measured:
 
 def _sending_begins(cluster: Cluster) -> list[float]:
     """Times at which clients had read the recipe and the store, by their log."""
-    lines = (cluster.run_dir / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    found = (json.loads(line) for line in lines)
+    found = (json.loads(line) for line in lines_of(cluster.run_dir / "log.jsonl"))
     return [
         datetime.fromisoformat(one["at"]).timestamp()
         for one in found

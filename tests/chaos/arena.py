@@ -31,6 +31,7 @@ from tests.e2e.runs import (
     write_recipe,
 )
 from tests.fake.main import serving
+from tests.growing import lines_of
 
 # How often each thing that is drawn at random is done: `make chaos` sets it, CI does not.
 FULL = os.environ.get("CHAOS") == "full"
@@ -114,8 +115,7 @@ class Arena:
 
     def sent(self) -> Counter[str]:
         """Count each request, over all servers of this arena."""
-        lines = self.log.read_text(encoding="utf-8").splitlines()
-        return Counter(line.partition("\t")[0] for line in lines)
+        return Counter(line.partition("\t")[0] for line in lines_of(self.log))
 
 
 class Oracle:

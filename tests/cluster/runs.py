@@ -17,6 +17,7 @@ from polars.testing import assert_frame_equal
 from orchestrator.errors import EXIT_COMPLETE
 from tests.cluster.users import User
 from tests.e2e.runs import ROOT, command, frames, recorded_requests
+from tests.growing import lines_of
 
 KIND = "tests.cluster.logged"
 # Of the last process of a server whose client or node has gone.
@@ -167,8 +168,7 @@ class Run:
 
     def asked(self) -> Counter[str]:
         """Count each request, over all servers."""
-        lines = self.requests.read_text().splitlines() if self.requests.exists() else []
-        return Counter(line.partition("\t")[0] for line in lines)
+        return Counter(line.partition("\t")[0] for line in lines_of(self.requests))
 
     def judged(self) -> int:
         """Judgments so far."""
@@ -207,9 +207,7 @@ class Run:
 
     def log(self) -> list[str]:
         """Messages of the run's log."""
-        file = self.run_dir / "log.jsonl"
-        lines = file.read_text().splitlines() if file.exists() else []
-        return [json.loads(line)["message"] for line in lines]
+        return [json.loads(line)["message"] for line in lines_of(self.run_dir / "log.jsonl")]
 
     def node(self, model: str) -> str:
         """Node on which the server of a model was started last."""

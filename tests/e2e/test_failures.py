@@ -29,6 +29,7 @@ from orchestrator.interface import api
 from orchestrator.runner.results.frames import rows_by_epoch
 from orchestrator.store import RunDirectory, Store
 from tests.e2e.runs import MODELS, ROOT, command, fake_server, run, stats, write_recipe
+from tests.growing import lines_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 SLOW = [{"latency_s": 0.05}]
@@ -66,8 +67,7 @@ def start():
 
 
 def log_of(run_dir):
-    path = run_dir / "log.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in lines_of(run_dir / "log.jsonl")]
 
 
 def until(condition, seconds=60, process=None):
@@ -145,7 +145,7 @@ def test_a_signal_while_a_server_starts_ends_both_at_once(start, tmp_path, numbe
     recipe = launched(tmp_path / "r.json", kind="tests.e2e.slow_start")
     process = start(recipe, tmp_path / "run", "--allow-code")
     log = tmp_path / "run" / "servers" / "weak.log"
-    found = until(lambda: log.exists() and re.search(r"pid (\d+)", log.read_text()))
+    found = until(lambda: re.search(r"pid (\d+)", "\n".join(lines_of(log))))
     process.send_signal(number)
     told = time.monotonic()
     words = said(process)
